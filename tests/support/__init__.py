@@ -1,0 +1,1 @@
+"""What tests share: a server, databases from a template, a proxy that cuts, replicas as processes."""
