@@ -3,16 +3,28 @@
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 import anyio
 
 T = TypeVar("T")
 
 
+@overload
 async def eventually(
-    condition: Callable[[], T | Awaitable[T]], *, timeout: float = 10, interval: float = 0.05, what: str = ""
-) -> T:
+    condition: Callable[[], Awaitable[T]], *, timeout: float = 10, interval: float = 0.05, what: str = ""
+) -> T: ...
+
+
+@overload
+async def eventually(
+    condition: Callable[[], T], *, timeout: float = 10, interval: float = 0.05, what: str = ""
+) -> T: ...
+
+
+async def eventually(
+    condition: Callable[[], Any], *, timeout: float = 10, interval: float = 0.05, what: str = ""
+) -> Any:
     """The first truthy value of `condition`, which may be async; an AssertionError in it means "not yet"."""
     deadline = time.monotonic() + timeout
     last: object = None

@@ -3,7 +3,7 @@
 The run's main process owns a directory (in memory where there is room) and names it in TENURE_TEST_ROOT; the
 first test that wants a database starts the server under a file lock; the main process stops it at the end. A
 killed run leaves its directory unlocked, and the next run clears it away. TENURE_TEST_PG_BIN chooses other
-binaries, such as /usr/lib/postgresql/15/bin. fsync and synchronous_commit stay on, because the product refuses a
+binaries, such as /usr/lib/postgresql/15/bin. fsync and synchronous_commit stay on: the product refuses a
 server without them.
 """
 

@@ -1,0 +1,126 @@
+"""A real replica as a process of its own: started, asked, stopped, killed, frozen by its pid."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from supervisor.embedded import Urls
+from supervisor.tether import tethered
+from tests.support.eventually import eventually
+
+COMMAND = (sys.executable, "-m", "supervisor.cli", "up")
+TIMINGS = {
+    "TENURE_LEADER_LEASE_SECONDS": "6",
+    "TENURE_RENEW_DEADLINE_SECONDS": "3",
+    "TENURE_RENEW_RETRY_SECONDS": "0.5",
+    "TENURE_HEARTBEAT_SECONDS": "0.5",
+    "TENURE_CONFIRM_AFTER_SECONDS": "1.5",
+    "TENURE_SELF_STOP_SECONDS": "4",
+    "TENURE_KILL_SECONDS": "1",
+    "TENURE_STOP_BOUND_SECONDS": "7",
+}
+
+
+class Replica:
+    def __init__(self, process: asyncio.subprocess.Process, port: int, log: Path) -> None:
+        self._process = process
+        self.port = port
+        self.log = log
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.returncode
+
+    async def get(self, path: str) -> httpx.Response:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=2) as client:
+            return await client.get(path)
+
+    async def status(self) -> dict[str, Any]:
+        answer: dict[str, Any] = (await self.get("/status")).raise_for_status().json()
+        return answer
+
+    async def answers(self, path: str = "/healthz") -> bool:
+        assert self.returncode is None, f"the replica ended with {self.returncode}:\n{self.output()}"
+        with suppress(httpx.HTTPError):
+            return (await self.get(path)).is_success
+        return False
+
+    def signal(self, signum: signal.Signals) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, signum)
+
+    def freeze(self) -> None:
+        self.signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.signal(signal.SIGCONT)
+
+    async def stop(self, timeout: float = 30) -> int:
+        """Drain, as Kubernetes would; the exit code."""
+        self.signal(signal.SIGTERM)
+        return await asyncio.wait_for(self._process.wait(), timeout)
+
+    async def kill(self) -> int:
+        self.signal(signal.SIGKILL)
+        return await self._process.wait()
+
+    async def wait(self, timeout: float = 30) -> int:
+        return await asyncio.wait_for(self._process.wait(), timeout)
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+@asynccontextmanager
+async def replica(
+    urls: Urls,
+    directory: Path,
+    *,
+    env: Mapping[str, str] = {},
+    command: Sequence[str] = COMMAND,
+    ready: str | None = "/healthz",
+) -> AsyncIterator[Replica]:
+    """A replica on this database; `env` adds to or replaces its TENURE_ settings. It dies with the test."""
+    port = free_port()
+    settings = {
+        "TENURE_DATABASE_URL": urls.control,
+        "TENURE_WORKER_DATABASE_URL": urls.worker,
+        "TENURE_LISTEN_DATABASE_URL": urls.control,
+        "TENURE_HTTP_PORT": str(port),
+        "TENURE_STATE_DIR": str(directory / f"state-{port}"),
+        "TENURE_LOG_FORMAT": "json",
+        **TIMINGS,
+        **env,
+    }
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
+    log = directory / f"replica-{port}.log"
+    with log.open("wb") as sink:
+        process = await asyncio.create_subprocess_exec(
+            *tethered(command), env={**clean, **settings}, cwd=directory, stdout=sink, stderr=sink
+        )
+    started = Replica(process, int(settings["TENURE_HTTP_PORT"]), log)
+    try:
+        if ready:
+            await eventually(lambda: started.answers(ready), timeout=30, what=f"{ready} of the replica")
+        yield started
+    finally:
+        started.thaw()
+        await started.kill()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
