@@ -1,0 +1,44 @@
+"""The command domain: one run is one program, started without a shell and ended with everything it started.
+
+Its environment holds the allow-listed variables of the replica, the payload's own, and the fencing token
+(TENURE_RUN_ID, TENURE_ATTEMPT, TENURE_EPOCH, TENURE_CLAIM) for effects outside the database. Cancellation,
+time-out and self-stop send SIGTERM to all its processes and SIGKILL after half of the kill time; the other
+half is for the kernel.
+"""
+
+from actors.command.output import Output
+from actors.command.payload import Order, check_payload, environment
+from actors.command.verdict import verdict
+from supervisor import Actor, Claim, Outcome, Retry, Tools
+from supervisor.isolate import Command, CommandNotStarted
+
+__all__ = ["ACTOR", "check_payload", "handle"]
+
+
+async def handle(claim: Claim, tools: Tools) -> Outcome:
+    complaints = check_payload(claim.payload)
+    if complaints:
+        return Retry("INVALID_PAYLOAD", "; ".join(complaints))
+    order = Order.of(claim.payload)
+    output = Output(tools.log, order.max_output_bytes)
+    grace = tools.kill_seconds / 2
+    try:
+        async with Command.start(
+            order.argv,
+            env=environment(order, claim),
+            cwd=order.cwd,
+            deadline=tools.stop_deadline() + grace,
+            kill_seconds=grace,
+            on_output=output.take,
+        ) as command:
+            tools.on_stop_deadline(lambda deadline: command.rearm(deadline + grace))
+            command.rearm(tools.stop_deadline() + grace)  # it may have moved while the command was starting
+            ended = await command.wait()
+    except CommandNotStarted as refusal:
+        return Retry("SPAWN_FAILED", str(refusal))
+    if ended.survivors:
+        await output.remark(f"[{ended.survivors} processes of another user were left running]")
+    return verdict(ended, order.success_exit_codes, output.last_error_line())
+
+
+ACTOR = Actor(domain="command", handle=handle, check=check_payload)

@@ -1,0 +1,135 @@
+"""The payload of a command: what it may say, and what becomes of it. Pure but for the replica's environment.
+
+{"argv": ["prog", "arg", ...]             required; no shell
+ "env": {"NAME": "value"}                 variables of its own
+ "env_allow": ["NAME", ...]               variables taken over from the replica instead of DEFAULT_ENV_ALLOW
+ "cwd": "/absolute/path"                  working directory; the replica's own without it
+ "max_output_bytes": 1048576              how much of stdout and stderr together is kept
+ "success_exit_codes": [0]}               which exit codes are a success
+
+Names that begin with TENURE_ are ours: the replica's secrets live there and the fencing token does.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from supervisor import Claim
+
+DEFAULT_ENV_ALLOW = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
+DEFAULT_OUTPUT_BYTES = 1024 * 1024
+MAX_OUTPUT_BYTES = 64 * 1024 * 1024
+RESERVED_PREFIX = "TENURE_"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A payload without complaints, with its defaults filled in."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    env_allow: tuple[str, ...]
+    cwd: str | None
+    max_output_bytes: int
+    success_exit_codes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, payload: Mapping[str, Any]) -> Self:
+        given = {name: value for name, value in payload.items() if value is not None}
+        return cls(
+            argv=tuple(given["argv"]),
+            env=given.get("env", {}),
+            env_allow=tuple(given.get("env_allow", DEFAULT_ENV_ALLOW)),
+            cwd=given.get("cwd"),
+            max_output_bytes=given.get("max_output_bytes", DEFAULT_OUTPUT_BYTES),
+            success_exit_codes=tuple(given.get("success_exit_codes", (0,))),
+        )
+
+
+def environment(order: Order, claim: Claim, replica: Mapping[str, str] = os.environ) -> dict[str, str]:
+    return {
+        **{name: replica[name] for name in order.env_allow if name in replica},
+        **order.env,
+        "TENURE_RUN_ID": str(claim.run_id),
+        "TENURE_ATTEMPT": str(claim.attempt),
+        "TENURE_EPOCH": str(claim.epoch),
+        "TENURE_CLAIM": str(claim.claim_id),
+    }
+
+
+def check_payload(payload: Mapping[str, Any]) -> list[str]:
+    """Everything that is wrong with it, for a person to read; empty when nothing is."""
+    complaints = []
+    if payload.get("argv") is None:
+        complaints.append('argv is missing: a list of strings such as ["sleep", "1"]')
+    for name, value in payload.items():
+        check = _CHECKS.get(name)
+        if check is None:
+            complaints.append(f"unknown key {name!r}; known are {', '.join(_CHECKS)}")
+        elif value is not None and (complaint := check(value)):
+            complaints.append(complaint)
+    return complaints
+
+
+def _argv(value: Any) -> str | None:
+    if not isinstance(value, list) or not value:
+        return "argv must be a list of at least one string"
+    if not all(_is_text(part) for part in value):
+        return "argv must hold strings without NUL characters only"
+    return None if value[0] else "argv begins with an empty string: name a program"
+
+
+def _env(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return "env must be an object of names and strings"
+    for name, text in value.items():
+        if complaint := _variable("env", name):
+            return complaint
+        if not _is_text(text):
+            return f"env: the value of {name!r} must be a string without NUL characters"
+    return None
+
+
+def _env_allow(value: Any) -> str | None:
+    if not isinstance(value, list):
+        return "env_allow must be a list of variable names"
+    return next((complaint for name in value if (complaint := _variable("env_allow", name))), None)
+
+
+def _variable(key: str, name: Any) -> str | None:
+    if not _is_text(name) or not name or "=" in name:
+        return f"{key}: {name!r} is no name of a variable"
+    return f"{key}: {name!r} is reserved" if name.upper().startswith(RESERVED_PREFIX) else None
+
+
+def _cwd(value: Any) -> str | None:
+    return None if _is_text(value) and value.startswith("/") else "cwd must be an absolute path"
+
+
+def _max_output_bytes(value: Any) -> str | None:
+    fits = _is_integer(value) and 0 <= value <= MAX_OUTPUT_BYTES
+    return None if fits else f"max_output_bytes must be an integer from 0 to {MAX_OUTPUT_BYTES}"
+
+
+def _success_exit_codes(value: Any) -> str | None:
+    fits = isinstance(value, list) and value and all(_is_integer(code) and 0 <= code <= 255 for code in value)
+    return None if fits else "success_exit_codes must be a list of integers from 0 to 255"
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
+    "argv": _argv,
+    "env": _env,
+    "env_allow": _env_allow,
+    "cwd": _cwd,
+    "max_output_bytes": _max_output_bytes,
+    "success_exit_codes": _success_exit_codes,
+}
