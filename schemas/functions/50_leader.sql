@@ -1,0 +1,448 @@
+-- The leader's moves. Each begins with the fence, locks in one order (epoch row, worker rows, runs, both by id) and
+-- compares what the leader decided on: the version of a run, and the beat_seq of a worker it watched stand still.
+-- p_silent_* name workers that this leader itself watched without a beat for as long as the call requires.
+
+-- Is the executor of an ended attempt certainly stopped? It never started, said so, or its worker was silent for D.
+CREATE OR REPLACE FUNCTION supervisor.quiesced(
+    p_run_id bigint, p_silent_workers text[], p_silent_seqs bigint[], p_stop_bound_seconds double precision)
+RETURNS boolean
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+    SELECT r.started_at IS NULL OR r.executor_stopped_at IS NOT NULL OR (
+        coalesce(w.heartbeat_at, r.started_at)
+            + make_interval(secs => greatest(w.stop_bound_seconds, p_stop_bound_seconds)) <= clock_timestamp()
+        AND (w.worker_id IS NULL OR EXISTS (
+            SELECT FROM unnest(p_silent_workers, p_silent_seqs) AS s(worker_id, beat_seq)
+            WHERE s.worker_id = w.worker_id AND s.beat_seq = w.beat_seq)))
+    FROM supervisor.job_run r LEFT JOIN supervisor.worker w ON w.worker_id = r.assigned_worker_id
+    WHERE r.id = p_run_id
+$$;
+
+-- PENDING or ORPHANED -> ASSIGNED for a batch. Rows that do not qualify (any more) are left alone.
+CREATE OR REPLACE FUNCTION supervisor.assign(
+    p_epoch bigint, p_ids bigint[], p_versions integer[], p_workers text[], p_silent_workers text[],
+    p_silent_seqs bigint[], p_stop_bound_seconds double precision)
+RETURNS TABLE (id bigint, worker_id text, attempt integer)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    target text;
+BEGIN
+    PERFORM supervisor.fence(p_epoch);
+    -- after a failover nothing is given out until what the old timeline started has stopped by itself
+    IF EXISTS (SELECT FROM supervisor.leader_epoch e WHERE e.quarantine_until > clock_timestamp()) THEN
+        RETURN;
+    END IF;
+    PERFORM FROM supervisor.worker w WHERE w.worker_id = ANY (p_workers || p_silent_workers)
+        ORDER BY w.worker_id FOR SHARE;
+    PERFORM FROM supervisor.job_run r WHERE r.id = ANY (p_ids) ORDER BY r.id FOR UPDATE;
+    PERFORM supervisor.acting('leader', p_epoch, 'ASSIGNED');
+    RETURN QUERY
+    WITH wanted AS MATERIALIZED (
+        SELECT r.id, m.worker_id, r.job_definition_id, d.concurrency,
+            row_number() OVER (PARTITION BY r.job_definition_id ORDER BY m.place) AS place
+        FROM unnest(p_ids, p_versions, p_workers) WITH ORDINALITY AS m(id, version, worker_id, place)
+        JOIN supervisor.job_run r ON r.id = m.id
+        JOIN supervisor.worker w ON w.worker_id = m.worker_id
+        JOIN supervisor.job_definition d ON d.id = r.job_definition_id
+        WHERE r.version = m.version AND r.state IN ('PENDING', 'ORPHANED') AND r.cancel_requested_at IS NULL
+          AND r.not_before <= clock_timestamp() AND d.enabled
+          AND w.state = 'active' AND r.domain = ANY (w.domains)
+          AND (r.retry_of_id IS NULL
+               OR supervisor.quiesced(r.retry_of_id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds))
+    ), occupied AS MATERIALIZED (
+        SELECT o.job_definition_id, count(*) AS taken
+        FROM supervisor.job_run o
+        WHERE o.job_definition_id IN (SELECT x.job_definition_id FROM wanted x WHERE x.concurrency IS NOT NULL)
+          AND o.state IN ('ASSIGNED', 'RUNNING')
+        GROUP BY 1
+    ), lingering AS MATERIALIZED (
+        SELECT o.job_definition_id, count(*) AS taken
+        FROM supervisor.job_run o
+        WHERE o.job_definition_id IN (SELECT x.job_definition_id FROM wanted x WHERE x.concurrency IS NOT NULL)
+          AND o.state IN ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED')
+          AND o.started_at IS NOT NULL AND o.executor_stopped_at IS NULL
+          AND NOT supervisor.quiesced(o.id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds)
+        GROUP BY 1
+    )
+    UPDATE supervisor.job_run r SET state = 'ASSIGNED', version = r.version + 1,
+        attempt = r.attempt + (r.state = 'ORPHANED')::integer, assigned_epoch = p_epoch,
+        assigned_worker_id = x.worker_id, claim_id = gen_random_uuid(), assigned_at = clock_timestamp()
+    FROM wanted x
+    LEFT JOIN occupied o ON o.job_definition_id = x.job_definition_id
+    LEFT JOIN lingering g ON g.job_definition_id = x.job_definition_id
+    WHERE r.id = x.id
+      AND (x.concurrency IS NULL OR coalesce(o.taken, 0) + coalesce(g.taken, 0) + x.place <= x.concurrency)
+    RETURNING r.id, r.assigned_worker_id, r.attempt;
+
+    FOREACH target IN ARRAY ARRAY(SELECT DISTINCT unnest(p_workers)) LOOP
+        PERFORM pg_notify('tenure', 'assigned:' || target);
+    END LOOP;
+END $$;
+
+-- ASSIGNED and not started: too old AND its worker gone or silent; or assigned on an older timeline.
+CREATE OR REPLACE FUNCTION supervisor.orphan(
+    p_epoch bigint, p_ids bigint[], p_versions integer[], p_silent_workers text[], p_silent_seqs bigint[],
+    p_confirm_after_seconds double precision)
+RETURNS TABLE (id bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM supervisor.fence(p_epoch);
+    PERFORM FROM supervisor.worker w
+        WHERE w.worker_id IN (SELECT r.assigned_worker_id FROM supervisor.job_run r WHERE r.id = ANY (p_ids))
+        ORDER BY w.worker_id FOR SHARE;
+    PERFORM FROM supervisor.job_run r WHERE r.id = ANY (p_ids) ORDER BY r.id FOR UPDATE;
+    PERFORM supervisor.acting('leader', p_epoch, 'WORKER_SILENT');
+    RETURN QUERY
+    WITH lost AS MATERIALIZED (
+        SELECT r.id
+        FROM unnest(p_ids, p_versions) AS m(id, version)
+        JOIN supervisor.job_run r ON r.id = m.id AND r.version = m.version AND r.state = 'ASSIGNED'
+        CROSS JOIN supervisor.leader_epoch e
+        CROSS JOIN supervisor.setting s
+        LEFT JOIN supervisor.worker w ON w.worker_id = r.assigned_worker_id
+        WHERE s.name = 'reassign_after_seconds' AND (
+            (r.assigned_epoch < e.first_epoch AND coalesce(e.quarantine_until <= clock_timestamp(), true))
+            OR (r.assigned_at + make_interval(secs => s.value::text::double precision) <= clock_timestamp()
+                AND coalesce(w.state = 'gone' OR (
+                    w.heartbeat_at + make_interval(secs => p_confirm_after_seconds) <= clock_timestamp()
+                    AND EXISTS (SELECT FROM unnest(p_silent_workers, p_silent_seqs) AS q(worker_id, beat_seq)
+                                WHERE q.worker_id = w.worker_id AND q.beat_seq = w.beat_seq)), true)))
+    )
+    UPDATE supervisor.job_run r SET state = 'ORPHANED', version = r.version + 1, claim_id = NULL,
+        assigned_worker_id = NULL, fruitless_assignments = r.fruitless_assignments + 1
+    FROM lost WHERE r.id = lost.id
+    RETURNING r.id;
+END $$;
+
+-- Silent workers: their RUNNING rows are asked about, not taken away.
+CREATE OR REPLACE FUNCTION supervisor.confirm(
+    p_epoch bigint, p_silent_workers text[], p_silent_seqs bigint[], p_confirm_after_seconds double precision,
+    p_stop_bound_seconds double precision, p_heartbeat_seconds double precision)
+RETURNS TABLE (id bigint, worker_id text, deadline_at timestamptz)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    touch bigint[];
+BEGIN
+    PERFORM supervisor.fence(p_epoch);
+    PERFORM FROM supervisor.worker w WHERE w.worker_id = ANY (p_silent_workers) ORDER BY w.worker_id FOR SHARE;
+    SELECT array_agg(r.id) INTO touch
+    FROM unnest(p_silent_workers, p_silent_seqs) AS q(worker_id, beat_seq)
+    JOIN supervisor.worker w ON w.worker_id = q.worker_id AND w.beat_seq = q.beat_seq
+        AND w.heartbeat_at + make_interval(secs => p_confirm_after_seconds) <= clock_timestamp()
+    JOIN supervisor.job_run r ON r.assigned_worker_id = w.worker_id AND r.state = 'RUNNING'
+        AND r.continuation_state = 'NONE';
+    PERFORM FROM supervisor.job_run r WHERE r.id = ANY (touch) ORDER BY r.id FOR UPDATE;
+    PERFORM supervisor.acting('leader', p_epoch, 'SILENT');
+    RETURN QUERY
+    UPDATE supervisor.job_run r SET continuation_state = 'CONFIRMING', continuation_reason = 'SILENT',
+        version = r.version + 1,
+        continuation_check_deadline_at = greatest(
+            w.heartbeat_at + make_interval(secs => greatest(w.stop_bound_seconds, p_stop_bound_seconds)),
+            clock_timestamp() + make_interval(secs => 2 * p_heartbeat_seconds))
+    FROM supervisor.worker w
+    WHERE r.id = ANY (touch) AND w.worker_id = r.assigned_worker_id AND r.state = 'RUNNING'
+      AND r.continuation_state = 'NONE'
+    RETURNING r.id, r.assigned_worker_id, r.continuation_check_deadline_at;
+END $$;
+
+-- Past the deadline by the database's clock, and watched by this leader for D: over. A beat_seq of NULL means that
+-- the leader watched the row's version instead.
+CREATE OR REPLACE FUNCTION supervisor.expire(
+    p_epoch bigint, p_ids bigint[], p_versions integer[], p_beat_seqs bigint[])
+RETURNS TABLE (id bigint, state text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM supervisor.fence(p_epoch);
+    PERFORM FROM supervisor.worker w
+        WHERE w.worker_id IN (SELECT r.assigned_worker_id FROM supervisor.job_run r WHERE r.id = ANY (p_ids))
+        ORDER BY w.worker_id FOR SHARE;
+    PERFORM FROM supervisor.job_run r WHERE r.id = ANY (p_ids) ORDER BY r.id FOR UPDATE;
+    PERFORM supervisor.acting('leader', p_epoch, NULL);
+    RETURN QUERY
+    WITH over AS MATERIALIZED (
+        SELECT r.id FROM unnest(p_ids, p_versions, p_beat_seqs) AS m(id, version, beat_seq)
+        JOIN supervisor.job_run r ON r.id = m.id AND r.version = m.version
+        LEFT JOIN supervisor.worker w ON w.worker_id = r.assigned_worker_id
+        WHERE r.state = 'RUNNING' AND r.continuation_state = 'CONFIRMING'
+          AND r.continuation_check_deadline_at <= clock_timestamp()
+          AND (m.beat_seq IS NULL OR w.worker_id IS NULL OR w.beat_seq = m.beat_seq)
+    )
+    UPDATE supervisor.job_run r SET
+        state = CASE WHEN r.cancel_requested_at IS NULL THEN 'TIMED_OUT' ELSE 'CANCELED' END,
+        version = r.version + 1, continuation_state = 'NONE', continuation_check_deadline_at = NULL,
+        finished_at = clock_timestamp(), finished_by = 'leader', error_code = 'CONTINUATION_EXPIRED',
+        error_message = 'the worker was not heard before the deadline',
+        retry_at = supervisor.retry_due('CONTINUATION_EXPIRED', r.starts, r.max_attempts, r.cancel_requested_at,
+                                        NULL, r.backoff_seconds, r.backoff_max_seconds)
+    FROM over WHERE r.id = over.id
+    RETURNING r.id, r.state;
+END $$;
+
+-- Over its own time and D more, without the worker having ended it. The next attempt still waits for the quiesce.
+CREATE OR REPLACE FUNCTION supervisor.time_out(
+    p_epoch bigint, p_ids bigint[], p_versions integer[], p_stop_bound_seconds double precision)
+RETURNS TABLE (id bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM supervisor.fence(p_epoch);
+    PERFORM FROM supervisor.job_run r WHERE r.id = ANY (p_ids) ORDER BY r.id FOR UPDATE;
+    PERFORM supervisor.acting('leader', p_epoch, 'TIMEOUT');
+    RETURN QUERY
+    UPDATE supervisor.job_run r SET state = 'TIMED_OUT', version = r.version + 1, continuation_state = 'NONE',
+        continuation_check_deadline_at = NULL, finished_at = clock_timestamp(), finished_by = 'leader',
+        error_code = 'TIMEOUT', error_message = 'over its time, and not ended by its worker',
+        retry_at = supervisor.retry_due('TIMEOUT', r.starts, r.max_attempts, r.cancel_requested_at, NULL,
+                                        r.backoff_seconds, r.backoff_max_seconds)
+    FROM unnest(p_ids, p_versions) AS m(id, version)
+    WHERE r.id = m.id AND r.version = m.version AND r.state = 'RUNNING' AND r.continuation_state = 'NONE'
+      AND r.cancel_requested_at IS NULL
+      AND r.started_at + make_interval(secs => r.timeout_seconds + p_stop_bound_seconds) <= clock_timestamp()
+    RETURNING r.id;
+END $$;
+
+-- Cancel what was asked for. A queued run goes by two legal moves, both in the history; a running one only D after
+-- the request, when its worker has not ended it.
+CREATE OR REPLACE FUNCTION supervisor.cancel(
+    p_epoch bigint, p_leader text, p_ids bigint[], p_versions integer[], p_stop_bound_seconds double precision)
+RETURNS TABLE (id bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    queued bigint[];
+BEGIN
+    PERFORM supervisor.fence(p_epoch);
+    PERFORM FROM supervisor.job_run r WHERE r.id = ANY (p_ids) ORDER BY r.id FOR UPDATE;
+    SELECT array_agg(r.id) INTO queued FROM unnest(p_ids, p_versions) AS m(id, version)
+        JOIN supervisor.job_run r ON r.id = m.id AND r.version = m.version
+        WHERE r.state IN ('PENDING', 'ORPHANED') AND r.cancel_requested_at IS NOT NULL;
+    RETURN QUERY SELECT * FROM supervisor.end_queued(p_epoch, p_leader, queued, 'CANCEL_REQUESTED', NULL, NULL);
+    PERFORM supervisor.acting('leader', p_epoch, 'CANCEL_REQUESTED');
+    RETURN QUERY
+    UPDATE supervisor.job_run r SET state = 'CANCELED', version = r.version + 1, continuation_state = 'NONE',
+        continuation_check_deadline_at = NULL, finished_at = clock_timestamp(), finished_by = 'leader'
+    FROM unnest(p_ids, p_versions) AS m(id, version)
+    WHERE r.id = m.id AND r.version = m.version AND r.cancel_requested_at IS NOT NULL
+      AND (r.state = 'ASSIGNED' OR (r.state = 'RUNNING'
+           AND r.cancel_requested_at + make_interval(secs => p_stop_bound_seconds) <= clock_timestamp()))
+    RETURNING r.id;
+END $$;
+
+-- ORPHANED too often without ever being started: somebody has to look at it.
+CREATE OR REPLACE FUNCTION supervisor.exhaust(p_epoch bigint, p_leader text, p_ids bigint[], p_versions integer[])
+RETURNS TABLE (id bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    queued bigint[];
+BEGIN
+    PERFORM supervisor.fence(p_epoch);
+    PERFORM FROM supervisor.job_run r WHERE r.id = ANY (p_ids) ORDER BY r.id FOR UPDATE;
+    SELECT array_agg(r.id) INTO queued FROM unnest(p_ids, p_versions) AS m(id, version)
+        JOIN supervisor.job_run r ON r.id = m.id AND r.version = m.version
+        CROSS JOIN supervisor.setting s
+        WHERE r.state = 'ORPHANED' AND s.name = 'max_assignments'
+          AND r.fruitless_assignments >= s.value::text::double precision;
+    RETURN QUERY SELECT * FROM supervisor.end_queued(p_epoch, p_leader, queued, 'ASSIGNMENTS_EXHAUSTED',
+        'ASSIGNMENTS_EXHAUSTED', 'assigned again and again, and never started');
+END $$;
+
+-- Two statements on purpose: two updates of one row in one statement would lose the second.
+CREATE OR REPLACE FUNCTION supervisor.end_queued(
+    p_epoch bigint, p_leader text, p_ids bigint[], p_reason text, p_error_code text, p_error_message text)
+RETURNS TABLE (id bigint)
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+#variable_conflict use_column
+BEGIN
+    IF p_ids IS NULL THEN
+        RETURN;
+    END IF;
+    PERFORM supervisor.acting('leader', p_epoch, p_reason);
+    UPDATE supervisor.job_run r SET state = 'ASSIGNED', version = r.version + 1,
+        attempt = r.attempt + (r.state = 'ORPHANED')::integer, assigned_epoch = p_epoch,
+        assigned_worker_id = p_leader, claim_id = gen_random_uuid(), assigned_at = clock_timestamp()
+    WHERE r.id = ANY (p_ids);
+    RETURN QUERY
+    UPDATE supervisor.job_run r SET state = 'CANCELED', version = r.version + 1, finished_at = clock_timestamp(),
+        finished_by = 'leader', error_code = p_error_code, error_message = p_error_message
+    WHERE r.id = ANY (p_ids)
+    RETURNING r.id;
+END $$;
+
+-- The next attempts that are owed, and those an operator asked for: a new row each, made once whoever repeats it.
+CREATE OR REPLACE FUNCTION supervisor.next_attempts(p_epoch bigint, p_limit integer)
+RETURNS TABLE (id bigint, retry_of_id bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    asked bigint[];
+    owed  bigint[];
+BEGIN
+    PERFORM supervisor.fence(p_epoch);
+    SELECT array_agg(q.run_id) INTO asked
+        FROM (SELECT q.run_id FROM supervisor.retry_request q ORDER BY q.run_id LIMIT p_limit) q;
+    SELECT array_agg(o.id) INTO owed
+        FROM (SELECT r.id FROM supervisor.job_run r WHERE r.retry_at IS NOT NULL AND r.next_attempt_id IS NULL
+              ORDER BY r.retry_at LIMIT p_limit) o;
+    IF asked IS NULL AND owed IS NULL THEN
+        RETURN;
+    END IF;
+    PERFORM FROM supervisor.job_run r WHERE r.id = ANY (asked || owed) ORDER BY r.id FOR UPDATE;
+    PERFORM supervisor.acting('leader', p_epoch, 'NEXT_ATTEMPT');
+    RETURN QUERY
+    WITH made AS (
+        INSERT INTO supervisor.job_run AS n (id, root_id, job_definition_id, domain, action, payload, priority, attempt,
+            starts, max_attempts, timeout_seconds, backoff_seconds, backoff_max_seconds, idempotency_key, not_before,
+            retry_of_id)
+        SELECT nextval('supervisor.job_run_id'), r.root_id, r.job_definition_id, r.domain, r.action, r.payload,
+            r.priority, r.attempt + 1, c.starts,
+            CASE WHEN r.id = ANY (asked) THEN greatest(r.max_attempts, c.starts + 1) ELSE r.max_attempts END,
+            r.timeout_seconds, r.backoff_seconds, r.backoff_max_seconds, format('retry:%s:%s', r.id, r.attempt + 1),
+            CASE WHEN r.id = ANY (asked) THEN clock_timestamp() ELSE r.retry_at END, r.id
+        FROM supervisor.job_run r
+        CROSS JOIN LATERAL (SELECT greatest(0, r.starts
+            - coalesce(r.error_code IN ('DRAINED', 'DROPPED'), false)::integer) AS starts) c
+        WHERE r.id = ANY (asked || owed) AND r.next_attempt_id IS NULL
+          AND r.state IN ('FAILED', 'TIMED_OUT', 'CANCELED')
+          AND (r.retry_at IS NOT NULL OR r.id = ANY (asked))
+        RETURNING n.id, n.retry_of_id)
+    UPDATE supervisor.job_run r SET next_attempt_id = made.id FROM made WHERE r.id = made.retry_of_id
+    RETURNING r.next_attempt_id, r.id;
+    DELETE FROM supervisor.retry_request q WHERE q.run_id = ANY (asked);
+END $$;
+
+-- Partitions of the history for the coming months.
+CREATE OR REPLACE FUNCTION supervisor.make_partitions(p_months integer) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    first date;
+    part  text;
+    made  integer := 0;
+BEGIN
+    FOR n IN 0..p_months LOOP
+        first := (date_trunc('month', clock_timestamp() AT TIME ZONE 'UTC') + make_interval(months => n))::date;
+        part := format('job_run_history_%s', to_char(first, 'YYYYMM'));
+        CONTINUE WHEN to_regclass('supervisor.' || part) IS NOT NULL;
+        -- rows of that month already in the default partition keep their place: attaching would have to move them
+        CONTINUE WHEN EXISTS (SELECT FROM supervisor.job_run_history_default d
+            WHERE d.at >= first::timestamp AT TIME ZONE 'UTC'
+              AND d.at < (first + interval '1 month') AT TIME ZONE 'UTC');
+        EXECUTE format('CREATE TABLE supervisor.%I (LIKE supervisor.job_run_history INCLUDING ALL)', part);
+        EXECUTE format('ALTER TABLE supervisor.job_run_history ATTACH PARTITION supervisor.%I FOR VALUES FROM (%L) TO (%L)',
+            part, first::timestamp AT TIME ZONE 'UTC', (first + interval '1 month') AT TIME ZONE 'UTC');
+        made := made + 1;
+    END LOOP;
+    RETURN made;
+EXCEPTION WHEN duplicate_table THEN
+    RETURN 0;
+END $$;
+
+-- What the leader reads. Functions, because the planner switches above are needed here too.
+
+-- Every worker that counts: not gone, or still named by a run that has not quiesced.
+CREATE OR REPLACE FUNCTION supervisor.read_workers()
+RETURNS TABLE (worker_id text, state text, domains text[], slots integer, beat_seq bigint,
+               stop_bound_seconds double precision, silent_seconds double precision, held bigint, running bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+    WITH claims AS MATERIALIZED (
+        SELECT r.assigned_worker_id, count(*) AS held, count(*) FILTER (WHERE r.state = 'RUNNING') AS running
+        FROM supervisor.job_run r WHERE r.state IN ('ASSIGNED', 'RUNNING') GROUP BY 1
+    ), lingering AS MATERIALIZED (
+        SELECT DISTINCT r.assigned_worker_id FROM supervisor.job_run r
+        WHERE r.state IN ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED')
+          AND r.started_at IS NOT NULL AND r.executor_stopped_at IS NULL
+    )
+    SELECT w.worker_id, w.state, w.domains, w.slots, w.beat_seq, w.stop_bound_seconds,
+        extract(epoch FROM clock_timestamp() - w.heartbeat_at)::double precision,
+        coalesce(c.held, 0), coalesce(c.running, 0)
+    FROM supervisor.worker w
+    LEFT JOIN claims c ON c.assigned_worker_id = w.worker_id
+    LEFT JOIN lingering g ON g.assigned_worker_id = w.worker_id
+    WHERE w.state <> 'gone' OR c.held IS NOT NULL OR g.assigned_worker_id IS NOT NULL
+$$;
+
+-- Due runs in claim order, as many a domain as there is room for. Full definitions are passed by, and so are
+-- attempts whose predecessor may still be executing, so that nothing due waits behind something that cannot go.
+CREATE OR REPLACE FUNCTION supervisor.read_due(
+    p_domains text[], p_limits integer[], p_silent_workers text[], p_silent_seqs bigint[],
+    p_stop_bound_seconds double precision)
+RETURNS TABLE (id bigint, version integer, domain text, job_definition_id bigint, room bigint)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+    WITH taken AS MATERIALIZED (
+        SELECT d.id, d.concurrency - count(o.id) AS room
+        FROM supervisor.job_definition d
+        LEFT JOIN supervisor.job_run o ON o.job_definition_id = d.id AND o.state IN ('ASSIGNED', 'RUNNING')
+        WHERE d.concurrency IS NOT NULL AND d.removed_at IS NULL
+        GROUP BY d.id
+    ), lingering AS MATERIALIZED (
+        SELECT o.job_definition_id AS id, count(*) AS lingering FROM supervisor.job_run o
+        WHERE o.state IN ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED')
+          AND o.started_at IS NOT NULL AND o.executor_stopped_at IS NULL
+          AND NOT supervisor.quiesced(o.id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds)
+        GROUP BY 1
+    ), rooms AS MATERIALIZED (
+        SELECT t.id, t.room - coalesce(g.lingering, 0) AS room FROM taken t LEFT JOIN lingering g ON g.id = t.id
+    ), closed AS MATERIALIZED (
+        SELECT coalesce(array_agg(x.id), '{}') AS ids FROM (
+            SELECT id FROM rooms WHERE room <= 0
+            UNION ALL SELECT d.id FROM supervisor.job_definition d WHERE NOT d.enabled AND d.removed_at IS NULL) x
+    )
+    SELECT r.id, r.version, r.domain, r.job_definition_id, rooms.room
+    FROM unnest(p_domains, p_limits) AS d(domain, room)
+    CROSS JOIN closed
+    CROSS JOIN LATERAL (
+        SELECT r.id, r.version, r.domain, r.job_definition_id, r.priority, r.not_before
+        FROM supervisor.job_run r
+        WHERE r.domain = d.domain AND r.state IN ('PENDING', 'ORPHANED') AND r.not_before <= statement_timestamp()
+          AND r.cancel_requested_at IS NULL AND NOT r.job_definition_id = ANY (closed.ids)
+          AND (r.retry_of_id IS NULL
+               OR supervisor.quiesced(r.retry_of_id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds))
+        ORDER BY r.priority DESC, r.not_before, r.id
+        LIMIT d.room) r
+    LEFT JOIN rooms ON rooms.id = r.job_definition_id
+    ORDER BY r.priority DESC, r.not_before, r.id
+$$;
+
+-- Live runs that ask for a decision, each with why. Small partial indexes; what is merely running is not read.
+CREATE OR REPLACE FUNCTION supervisor.read_attention(p_stop_bound_seconds double precision)
+RETURNS TABLE (why text, id bigint, version integer, state text, worker_id text, seconds double precision)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+    SELECT 'CONFIRMING', r.id, r.version, r.state, r.assigned_worker_id,
+        extract(epoch FROM r.continuation_check_deadline_at - clock_timestamp())::double precision
+    FROM supervisor.job_run r WHERE r.continuation_state = 'CONFIRMING'
+    UNION ALL
+    SELECT 'CANCEL', r.id, r.version, r.state, r.assigned_worker_id,
+        extract(epoch FROM clock_timestamp() - r.cancel_requested_at)::double precision
+    FROM supervisor.job_run r
+    WHERE r.cancel_requested_at IS NOT NULL AND r.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED')
+    UNION ALL
+    SELECT 'UNSTARTED', r.id, r.version, r.state, r.assigned_worker_id,
+        extract(epoch FROM clock_timestamp() - r.assigned_at)::double precision
+    FROM supervisor.job_run r, supervisor.setting s, supervisor.leader_epoch e
+    WHERE r.state = 'ASSIGNED' AND s.name = 'reassign_after_seconds'
+      AND (r.assigned_at + make_interval(secs => s.value::text::double precision) <= clock_timestamp()
+           OR r.assigned_epoch < e.first_epoch)
+    UNION ALL
+    SELECT 'OVERDUE', r.id, r.version, r.state, r.assigned_worker_id, r.timeout_seconds
+    FROM supervisor.job_run r
+    WHERE r.state = 'RUNNING' AND r.started_at
+        + make_interval(secs => r.timeout_seconds + p_stop_bound_seconds) <= clock_timestamp()
+    UNION ALL
+    SELECT 'EXHAUSTED', r.id, r.version, r.state, NULL, r.fruitless_assignments
+    FROM supervisor.job_run r, supervisor.setting s
+    WHERE r.state = 'ORPHANED' AND s.name = 'max_assignments'
+      AND r.fruitless_assignments >= s.value::text::double precision
+$$;

@@ -1,0 +1,134 @@
+"""Settings: read once, frozen, refused when their relations are wrong.
+
+From the environment (prefix TENURE_) and from `tenure.toml` in the working directory; the environment wins.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from supervisor.errors import BadSettings
+
+CLOCK_RATE_ERROR = 1.02
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """The seconds of the protocol; letters as in the design: L R retry H C S k D."""
+
+    leader_lease: float = 15
+    renew_deadline: float = 9
+    renew_retry: float = 2
+    heartbeat: float = 3
+    confirm_after: float = 9
+    self_stop: float = 20
+    kill: float = 2
+    stop_bound: float = 30
+
+    def complaints(self) -> list[str]:
+        """The relations that do not hold; with any of them broken two executions could overlap."""
+        stop = self.self_stop * CLOCK_RATE_ERROR + self.kill + 2 * self.heartbeat
+        renew = self.renew_deadline * CLOCK_RATE_ERROR + 2
+        rules = [
+            (min(self._values()) > 0, "every timing must be greater than 0"),
+            (self.leader_lease > renew, f"leader lease {self.leader_lease:g} must exceed {renew:g}"
+             " (renew deadline * 1.02 + 2)"),
+            (self.renew_deadline > 1.2 * self.renew_retry, f"renew deadline {self.renew_deadline:g} must exceed"
+             f" 1.2 * renew retry {self.renew_retry:g}"),
+            (self.confirm_after >= 3 * self.heartbeat, f"confirm-after {self.confirm_after:g} must be at least"
+             f" 3 * heartbeat {self.heartbeat:g}"),
+            (self.self_stop > self.confirm_after, f"self-stop {self.self_stop:g} must exceed confirm-after"
+             f" {self.confirm_after:g}"),
+            (self.stop_bound >= stop, f"stop bound {self.stop_bound:g} must be at least {stop:g}"
+             " (self-stop * 1.02 + kill + 2 * heartbeat)"),
+        ]  # fmt: skip
+        return [complaint for holds, complaint in rules if not holds]
+
+    def _values(self) -> tuple[float, ...]:
+        return (self.leader_lease, self.renew_deadline, self.renew_retry, self.heartbeat, self.confirm_after,
+                self.self_stop, self.kill, self.stop_bound)  # fmt: skip
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(
+        env_prefix="TENURE_", frozen=True, toml_file="tenure.toml", extra="ignore", env_ignore_empty=True
+    )
+
+    database_url: SecretStr | None = None
+    worker_database_url: SecretStr | None = None
+    migrate_database_url: SecretStr | None = None
+    listen_database_url: SecretStr | None = None
+    pooler: Literal["none", "transaction"] = "none"
+    redis_url: SecretStr | None = None
+    http_host: str = "127.0.0.1"
+    http_port: int = Field(default=8080, ge=0, le=65535)
+    domains: str = ""
+    slots: int = Field(default=8, ge=1, le=1000)
+    state_dir: Path = Path(".tenure")
+    libraries_dir: Path | None = None
+    api_token: SecretStr | None = None
+    drain_seconds: float = Field(default=20, ge=0)
+    log_format: Literal["auto", "json", "text"] = "auto"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    leader_lease_seconds: float = 15
+    renew_deadline_seconds: float = 9
+    renew_retry_seconds: float = 2
+    heartbeat_seconds: float = 3
+    confirm_after_seconds: float = 9
+    self_stop_seconds: float = 20
+    kill_seconds: float = 2
+    stop_bound_seconds: float = 30
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @property
+    def timings(self) -> Timings:
+        return Timings(
+            leader_lease=self.leader_lease_seconds,
+            renew_deadline=self.renew_deadline_seconds,
+            renew_retry=self.renew_retry_seconds,
+            heartbeat=self.heartbeat_seconds,
+            confirm_after=self.confirm_after_seconds,
+            self_stop=self.self_stop_seconds,
+            kill=self.kill_seconds,
+            stop_bound=self.stop_bound_seconds,
+        )
+
+    @property
+    def domain_names(self) -> tuple[str, ...]:
+        """The domains this replica works for; empty means all there are."""
+        return tuple(name.strip() for name in self.domains.split(",") if name.strip())
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read the settings, or raise BadSettings naming every fault at once (never a value: it may be a secret)."""
+    try:
+        settings = Settings(**overrides)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"TENURE_{'_'.join(map(str, fault['loc'])).upper()}: {fault['msg']}" for fault in error.errors()
+        )
+        raise BadSettings(what=faults) from None
+    if complaints := settings.timings.complaints():
+        raise BadSettings(what="; ".join(complaints))
+    state_dir = Path(os.path.abspath(settings.state_dir))
+    return settings.model_copy(update={"state_dir": state_dir})

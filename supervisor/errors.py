@@ -1,0 +1,74 @@
+"""Every error this product raises on purpose.
+
+A class docstring is the message (formatted with the keyword arguments given to the constructor), `hint` says
+what an operator does next, and `exit_code` is what the command line answers: 1 failed, 2 usage,
+3 database unreachable, 4 conflict, 5 not found.
+"""
+
+from typing import Any, ClassVar
+
+
+class TenureError(Exception):
+    """something went wrong"""
+
+    hint: ClassVar[str] = ""
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, **facts: Any) -> None:
+        self.facts = facts
+        super().__init__((type(self).__doc__ or "").strip().format(**facts))
+
+    @property
+    def advice(self) -> str:
+        return self.hint.format(**self.facts)
+
+
+class BadInput(TenureError):
+    """{what}"""
+
+    exit_code = 2
+
+
+class BadSettings(TenureError):
+    """the settings do not fit together: {what}"""
+
+    hint = "correct the TENURE_ variables or tenure.toml; `tenure doctor` prints the values in force"
+    exit_code = 2
+
+
+class DatabaseUnreachable(TenureError):
+    """the database does not answer: {what}"""
+
+    hint = "check TENURE_DATABASE_URL, or start an embedded database with `tenure up`"
+    exit_code = 3
+
+
+class Conflict(TenureError):
+    """{what}"""
+
+    exit_code = 4
+
+
+class NotFound(TenureError):
+    """no {kind} {name}"""
+
+    hint = "`tenure {kind} list` shows what there is"
+    exit_code = 5
+
+
+class LostTenure(TenureError):
+    """{what}"""
+
+    hint = "another replica leads; nothing to do"
+
+
+class UnsafeServer(TenureError):
+    """this server cannot keep a promise: {what}"""
+
+    hint = "`tenure doctor` names the setting; leadership is refused until it is corrected"
+
+
+class OutcomeUnknown(TenureError):
+    """the call {name} was sent and not answered: {what}"""
+
+    hint = "the same call is repeated; its effect happens at most once"
