@@ -45,6 +45,12 @@ class LostPasswords(TenureError):
     hint = "restore the file, or move {data} away to begin anew"
 
 
+class PortLost(TenureError):
+    """the embedded PostgreSQL ended, and another process took its port {port}"""
+
+    hint = "stop tenure and start it again: it takes another port"
+
+
 @dataclass(frozen=True)
 class Urls:
     """One connection address for each role; `admin` is the superuser."""
@@ -99,6 +105,18 @@ class EmbeddedPostgres:
         if self._cluster is not None:
             self._cluster.stop()
         self._locks.close()
+
+    @property
+    def running(self) -> bool:
+        return self._cluster is not None and self._cluster.postmaster() is not None
+
+    def revive(self) -> None:
+        """Start a server that was killed; its clients know its port, so it must be the same."""
+        if self._cluster is None:
+            raise RuntimeError("revive() before start()")
+        port = self._cluster.port
+        if self._cluster.start(port) != port:
+            raise PortLost(port=port)
 
     def __enter__(self) -> Urls:
         return self.start()

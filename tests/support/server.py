@@ -114,8 +114,8 @@ def _clear_leftovers(place: Path) -> None:
 
 
 def _clear(root: Path) -> None:
-    for data in (*root.glob("data"), *root.glob("own-*/data")):
-        open_cluster(data.parent).stop()
+    for server in root.rglob("postmaster.pid"):
+        Cluster(server.parent, binaries=root, log=root / "postgresql.log").stop()
     shutil.rmtree(root, ignore_errors=True)
 
 

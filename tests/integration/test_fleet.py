@@ -1,0 +1,177 @@
+"""The parent of several replicas: it starts, restarts and drains them, and takes them along when it dies."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from supervisor.config import load_settings
+from supervisor.embedded import EmbeddedPostgres, Urls, read_urls
+from supervisor.fleet import PortInUse, run_fleet
+from tests.support.eventually import eventually
+from tests.support.replica import free_port
+from tests.support.server import own_root
+
+PARENT = (
+    "import sys; from supervisor.config import load_settings; from supervisor.fleet import run_fleet;"
+    "replica = [sys.executable, '-m', 'tests.support.stand_in'];"
+    "sys.exit(run_fleet(load_settings(http_port=0), 3, command=replica))"
+)
+
+
+class Parent:
+    """A fleet's parent in a process of its own, with stand-ins for replicas."""
+
+    def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
+        self.process = process
+        self.directory = directory
+
+    def replicas(self) -> dict[int, int]:
+        """pid -> port of the stand-ins that are alive."""
+        found = [path.name.split(".") for path in self.directory.glob("*.*") if path.name[0].isdigit()]
+        return {int(pid): int(port) for port, pid in found if pid.isdigit() and _alive(int(pid))}
+
+    def given(self, pid: int) -> dict[str, str]:
+        given: dict[str, str] = json.loads(next(self.directory.glob(f"*.{pid}")).read_text())
+        return given
+
+    def output(self) -> str:
+        return (self.directory / "output").read_text()
+
+    async def up(self) -> dict[int, int]:
+        def announced() -> bool:
+            assert self.process.poll() is None, self.output()
+            return "is up" in self.output()
+
+        await eventually(announced, timeout=30)
+        assert len(self.replicas()) == 3
+        return self.replicas()
+
+
+@contextmanager
+def parent(directory: Path, **env: str) -> Iterator[Parent]:
+    settings = {"STAND_IN_DIR": str(directory), "TENURE_STATE_DIR": str(directory / "state"), **env}
+    with (directory / "output").open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PARENT],
+            env={**os.environ, **settings},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    started = Parent(process, directory)
+    try:
+        yield started
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def test_three_replicas_with_the_urls_of_their_roles_drain_on_sigterm(
+    database: Urls, tmp_path: Path
+) -> None:
+    with parent(tmp_path, TENURE_DATABASE_URL=database.control, TENURE_SLOTS="3") as fleet:
+        replicas = await fleet.up()
+        assert len(set(replicas.values())) == 3
+        given = fleet.given(next(iter(replicas)))
+        assert (given["TENURE_DATABASE_URL"], given["TENURE_SLOTS"]) == (database.control, "3")
+        assert all(f":{port}/" in fleet.output() for port in replicas.values())
+        fleet.process.terminate()
+        assert fleet.process.wait(20) == 0
+        assert not fleet.replicas()
+
+
+async def test_a_replica_that_dies_is_replaced_by_a_new_process_on_its_port(
+    database: Urls, tmp_path: Path
+) -> None:
+    with parent(tmp_path, TENURE_DATABASE_URL=database.control) as fleet:
+        before = await fleet.up()
+        victim = next(iter(before))
+        os.kill(victim, signal.SIGKILL)
+        await eventually(lambda: len(fleet.replicas().keys() - before.keys()) == 1, timeout=20)
+        assert sorted(fleet.replicas().values()) == sorted(before.values())
+
+
+async def test_replicas_die_with_a_killed_parent(database: Urls, tmp_path: Path) -> None:
+    with parent(tmp_path, TENURE_DATABASE_URL=database.control) as fleet:
+        await fleet.up()
+        fleet.process.kill()
+        await eventually(lambda: not fleet.replicas(), what="the end of the replicas")
+
+
+async def test_signals_two_and_three_end_what_does_not_drain(database: Urls, tmp_path: Path) -> None:
+    """The third kills at once, and the exit code tells that it was no clean stop."""
+    with parent(tmp_path, TENURE_DATABASE_URL=database.control, STAND_IN_DEAF="1") as fleet:
+        await fleet.up()
+        for word in ("draining", "without grace", "killing"):
+            fleet.process.send_signal(signal.SIGINT)
+            await eventually(partial(_contains, fleet, word))
+        assert fleet.process.wait(10) == 1
+        assert not fleet.replicas()
+
+
+async def test_a_drain_that_takes_too_long_is_ended(database: Urls, tmp_path: Path) -> None:
+    quick = {"TENURE_DRAIN_SECONDS": "0", "TENURE_STOP_BOUND_SECONDS": "7", "TENURE_SELF_STOP_SECONDS": "4"}
+    quick |= {
+        "TENURE_HEARTBEAT_SECONDS": "0.5",
+        "TENURE_CONFIRM_AFTER_SECONDS": "1.5",
+        "TENURE_KILL_SECONDS": "1",
+    }
+    with parent(tmp_path, TENURE_DATABASE_URL=database.control, STAND_IN_DEAF="1", **quick) as fleet:
+        await fleet.up()
+        fleet.process.terminate()
+        assert fleet.process.wait(20) == 1
+        assert not fleet.replicas()
+
+
+def test_replicas_that_refuse_their_settings_are_not_restarted(database: Urls, tmp_path: Path) -> None:
+    with parent(tmp_path, TENURE_DATABASE_URL=database.control, STAND_IN_EXIT="2") as fleet:
+        assert fleet.process.wait(20) == 2
+        assert len(list(tmp_path.glob("*.[0-9]*"))) <= 3
+
+
+def test_a_port_in_use_is_named_before_anything_starts(tmp_path: Path) -> None:
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)), pytest.raises(PortInUse, match=str(port)):
+        run_fleet(load_settings(http_port=port - 1, state_dir=tmp_path), 3)
+    assert not list(tmp_path.iterdir())
+
+
+async def test_the_embedded_database_lives_and_stops_with_the_fleet(tmp_path: Path) -> None:
+    """Migrated first, restarted on its port when it is killed; replicas never see the superuser."""
+    root = own_root()
+    with parent(root) as fleet:
+        given = fleet.given(next(iter(await fleet.up())))
+        urls = read_urls(root / "state")
+        assert urls
+        assert given["TENURE_DATABASE_URL"] == urls.control
+        assert given["TENURE_WORKER_DATABASE_URL"] == urls.worker
+        assert urls.admin not in given.values()
+        with pytest.raises(Exception, match="another process"):
+            EmbeddedPostgres(root / "state").start()
+        pid_file = root / "state" / "postgres" / "data" / "postmaster.pid"
+        first = int(pid_file.read_text().splitlines()[0])
+        os.kill(first, signal.SIGKILL)
+        await eventually(lambda: not _alive(first))
+        await eventually(lambda: read_urls(root / "state") == urls, timeout=20, what="the server's return")
+        fleet.process.terminate()
+        assert fleet.process.wait(20) == 0
+        assert read_urls(root / "state") is None
+
+
+def _contains(fleet: Parent, word: str) -> bool:
+    return word in fleet.output()
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
