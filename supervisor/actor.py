@@ -1,9 +1,9 @@
 """What an author of work sees: an actor, the claim it is handed, and its tools.
 
-A handler runs on the event loop and must not block it. It is cancelled when its claim is lost, cancelled, timed
-out or drained: it then ends everything it started within `tools.kill_seconds` and lets the cancellation pass. A
-handler that has not ended by then takes the replica with it (the dead man's timer), because work that cannot be
-stopped could otherwise run twice.
+A handler runs on the event loop and must not block it. It is cancelled when its claim is lost, cancelled,
+timed out or drained: it then ends everything it started within `tools.kill_seconds` and lets the
+cancellation pass. A handler that has not ended by then takes the replica with it (the dead man's timer),
+because work that cannot be stopped could otherwise run twice.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ class Tools(Protocol):
         """The boottime by which this claim's work must have stopped; answered beats move it forward."""
 
     def on_stop_deadline(self, callback: Callable[[float], None]) -> None:
-        """Call back, on the event loop, whenever the deadline moves."""
+        """Call back whenever the deadline moves; in the thread of beats, so quickly and without blocking."""
 
 
 Handler = Callable[[Claim, Tools], Awaitable[Outcome]]

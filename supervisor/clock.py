@@ -1,8 +1,8 @@
 """The one source of time.
 
-Everything that bounds an execution is measured with CLOCK_BOOTTIME: unlike the monotonic clock it goes on while
-the machine is suspended, and unlike the wall clock nobody can step it. Instants of the database are compared in
-the database only, by `clock_timestamp()`.
+Everything that bounds an execution is measured with CLOCK_BOOTTIME: unlike the monotonic clock it goes on
+while the machine is suspended, and unlike the wall clock nobody can step it. Instants of the database are
+compared in the database only, by `clock_timestamp()`.
 """
 
 import random

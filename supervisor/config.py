@@ -3,8 +3,7 @@
 From the environment (prefix TENURE_) and from `tenure.toml` in the working directory; the environment wins.
 """
 
-import os
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,22 +39,31 @@ class Timings:
         renew = self.renew_deadline * CLOCK_RATE_ERROR + 2
         rules = [
             (min(self._values()) > 0, "every timing must be greater than 0"),
-            (self.leader_lease > renew, f"leader lease {self.leader_lease:g} must exceed {renew:g}"
-             " (renew deadline * 1.02 + 2)"),
-            (self.renew_deadline > 1.2 * self.renew_retry, f"renew deadline {self.renew_deadline:g} must exceed"
-             f" 1.2 * renew retry {self.renew_retry:g}"),
-            (self.confirm_after >= 3 * self.heartbeat, f"confirm-after {self.confirm_after:g} must be at least"
-             f" 3 * heartbeat {self.heartbeat:g}"),
-            (self.self_stop > self.confirm_after, f"self-stop {self.self_stop:g} must exceed confirm-after"
-             f" {self.confirm_after:g}"),
-            (self.stop_bound >= stop, f"stop bound {self.stop_bound:g} must be at least {stop:g}"
-             " (self-stop * 1.02 + kill + 2 * heartbeat)"),
-        ]  # fmt: skip
+            (
+                self.leader_lease > renew,
+                f"leader lease {self.leader_lease:g} must exceed renew deadline * 1.02 + 2 = {renew:g}",
+            ),
+            (
+                self.renew_deadline > 1.2 * self.renew_retry,
+                f"renew deadline {self.renew_deadline:g} must exceed 1.2 * renew retry {self.renew_retry:g}",
+            ),
+            (
+                self.confirm_after >= 3 * self.heartbeat,
+                f"confirm-after {self.confirm_after:g} must be at least 3 * heartbeat {self.heartbeat:g}",
+            ),
+            (
+                self.self_stop > self.confirm_after,
+                f"self-stop {self.self_stop:g} must exceed confirm-after {self.confirm_after:g}",
+            ),
+            (
+                self.stop_bound >= stop,
+                f"stop bound {self.stop_bound:g} must be at least {stop:g} (self-stop, kill, two heartbeats)",
+            ),
+        ]
         return [complaint for holds, complaint in rules if not holds]
 
     def _values(self) -> tuple[float, ...]:
-        return (self.leader_lease, self.renew_deadline, self.renew_retry, self.heartbeat, self.confirm_after,
-                self.self_stop, self.kill, self.stop_bound)  # fmt: skip
+        return astuple(self)
 
 
 class Settings(BaseSettings):
@@ -95,8 +103,8 @@ class Settings(BaseSettings):
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the library's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the library's signature
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
@@ -120,7 +128,7 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Read the settings, or raise BadSettings naming every fault at once (never a value: it may be a secret)."""
+    """Read the settings, or raise BadSettings naming every fault (never a value: it may be a secret)."""
     try:
         settings = Settings(**overrides)
     except ValidationError as error:
@@ -130,5 +138,4 @@ def load_settings(**overrides: Any) -> Settings:
         raise BadSettings(what=faults) from None
     if complaints := settings.timings.complaints():
         raise BadSettings(what="; ".join(complaints))
-    state_dir = Path(os.path.abspath(settings.state_dir))
-    return settings.model_copy(update={"state_dir": state_dir})
+    return settings.model_copy(update={"state_dir": Path.cwd() / settings.state_dir})

@@ -72,3 +72,14 @@ class OutcomeUnknown(TenureError):
     """the call {name} was sent and not answered: {what}"""
 
     hint = "the same call is repeated; its effect happens at most once"
+
+
+def only_expected(group: BaseExceptionGroup) -> BaseException:
+    """Out of a task group: our own error when there is nothing else in it, else the group as it is."""
+    _, unexpected = group.split(TenureError)
+    if unexpected is not None:
+        return group
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

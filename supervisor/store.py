@@ -2,8 +2,8 @@
 
 One call is one statement in autocommit. A call that failed after it was sent has an unknown outcome
 (OutcomeUnknown): the caller repeats the same call, and the database answers what it had already done. A
-connection on which a call was cancelled, timed out or broke is closed, never used again: a late cancel request
-could otherwise end somebody else's statement.
+connection on which a call was cancelled, timed out or broke is closed, never used again: a late cancel
+request could otherwise end somebody else's statement.
 """
 
 import asyncio

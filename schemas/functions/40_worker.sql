@@ -217,6 +217,8 @@ BEGIN
           AND m.state IN ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED')
         RETURNING r.id)
     SELECT coalesce(array_agg(moved.id), '{}') INTO ended FROM moved;
+    -- a slot is free
+    PERFORM pg_notify('tenure', 'run');
 
     IF cardinality(ended) < cardinality(p_ids) THEN
         SELECT coalesce(array_agg(r.id), '{}') INTO already

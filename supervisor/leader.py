@@ -1,0 +1,264 @@
+"""What a leader does: one look a tick, then each duty on its own.
+
+A duty that raises or stalls is counted and cut off, and the others go on; a leader of which a duty makes no
+progress for two leases gives up its tenure. Every call carries the epoch, and the database refuses it when
+that is over.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio
+
+from supervisor import plan
+from supervisor.clock import Clock
+from supervisor.config import Timings
+from supervisor.election import NoProgress, Tenure
+from supervisor.errors import LostTenure
+from supervisor.logs import logger
+from supervisor.metrics import Metrics
+from supervisor.plan import Attention, Due, Worker
+from supervisor.store import Record, Store
+from supervisor.wakeups import Wakeups
+from supervisor.watch import Watch
+
+TICK_SECONDS: Final = 1.0
+ASSIGN_BATCH: Final = 500
+ASSIGN_PAUSE_SECONDS: Final = 0.01
+PARTITION_SECONDS: Final = 86400.0
+
+_log = logger("leader")
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What one look showed, and when the answer was in."""
+
+    workers: list[Worker]
+    asking: list[Attention]
+    at: float
+
+
+Duty = Callable[[Sight], Awaitable[None]]
+
+
+class Leader:
+    def __init__(
+        self,
+        store: Store,
+        tenure: Tenure,
+        timings: Timings,
+        wakeups: Wakeups,
+        metrics: Metrics,
+        clock: Clock | None = None,
+    ) -> None:
+        self._store = store
+        self._tenure = tenure
+        self._timings = timings
+        self._wakeups = wakeups
+        self._metrics = metrics
+        self._clock = clock or Clock()
+        self._beats: Watch[str, int] = Watch()
+        self._runs: Watch[int, int] = Watch()
+        self._partitions_due = self._clock.now()
+        self.duties: tuple[Duty, ...] = (
+            self.confirm,
+            self.expire,
+            self.orphan,
+            self.cancel,
+            self.time_out,
+            self.exhaust,
+            self.next_attempts,
+            self.partitions,
+        )
+        start = self._clock.now()
+        self.progress: dict[str, float] = dict.fromkeys(
+            ("look", "assign", *(duty.__name__ for duty in self.duties)), start
+        )
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._tick_for_ever)
+            group.start_soon(self._assign_for_ever)
+
+    async def _tick_for_ever(self) -> None:
+        period = min(TICK_SECONDS, self._timings.heartbeat)
+        while True:
+            self._require_progress()
+            sight: list[Sight] = []
+            await self._guarded("look", self._look_into(sight))
+            if sight:
+                async with anyio.create_task_group() as group:
+                    for duty in self.duties:
+                        group.start_soon(self._guarded, duty.__name__, duty(sight[0]))
+                self._metrics.last_tick.set_to_current_time()
+            await self._clock.sleep(period)
+
+    async def _assign_for_ever(self) -> None:
+        period = min(TICK_SECONDS, self._timings.heartbeat)
+        while True:
+            again: list[bool] = []
+            await self._guarded("assign", self._assign_into(again))
+            if not (again and again[0]):
+                await self._wakeups.wait("run", period)
+            # hints come in swarms; a short pause turns many into one batch
+            await self._clock.sleep(ASSIGN_PAUSE_SECONDS)
+
+    async def _guarded(self, name: str, work: Awaitable[None]) -> None:
+        """One duty's turn: bounded, and its failure its own. The end of the tenure ends everything."""
+        try:
+            with anyio.fail_after(self._timings.leader_lease):
+                await work
+        except LostTenure:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever one duty does, the others go on
+            self._metrics.duty_errors.labels(name).inc()
+            _log.warning("duty failed", duty=name, error=f"{type(error).__name__}: {error}")
+        else:
+            self.progress[name] = self._clock.now()
+
+    def _require_progress(self) -> None:
+        now = self._clock.now()
+        name, last = min(self.progress.items(), key=lambda item: item[1])
+        if now - last > 2 * self._timings.leader_lease:
+            raise NoProgress(f"{name} has made no progress for {now - last:.0f} s")
+
+    async def _call(self, query: str, *args: Any) -> Sequence[Record]:
+        """A fenced call; not even sent when this leader no longer trusts itself."""
+        if not self._tenure.trusted(self._clock.now()):
+            raise LostTenure(what=f"the tenure of epoch {self._tenure.epoch} is no longer trusted")
+        return await self._store.rows(query, self._tenure.epoch, *args)
+
+    async def _look_into(self, sight: list[Sight]) -> None:
+        sight.append(await self.look())
+
+    async def look(self) -> Sight:
+        workers = await self.read_workers()
+        rows = await self._store.rows("read_attention", self._timings.stop_bound)
+        asking = [Attention(*row) for row in rows]
+        now = self._clock.now()
+        self._runs.observe({run.id: run.version for run in asking}, now)
+        self._metrics.confirming.set(len(plan.only(asking, "CONFIRMING")))
+        return Sight(workers, asking, now)
+
+    async def read_workers(self) -> list[Worker]:
+        rows = await self._store.rows("read_workers")
+        workers = [
+            Worker(
+                worker_id=row["worker_id"],
+                state=row["state"],
+                domains=frozenset(row["domains"]),
+                slots=row["slots"],
+                beat_seq=row["beat_seq"],
+                stop_bound_seconds=row["stop_bound_seconds"],
+                silent_seconds=row["silent_seconds"],
+                held=row["held"],
+                running=row["running"],
+            )
+            for row in rows
+        ]
+        self._beats.observe({worker.worker_id: worker.beat_seq for worker in workers}, self._clock.now())
+        return workers
+
+    async def _assign_into(self, again: list[bool]) -> None:
+        again.append(await self.assign())
+
+    async def assign(self) -> bool:
+        """Give out what is due; True when there may be more at once."""
+        if self._clock.now() < self._tenure.quarantined_until:
+            return False
+        workers = await self.read_workers()
+        now = self._clock.now()
+        # a silent worker gets nothing: it could not start it
+        awake = [worker for worker in workers if worker.silent_seconds < self._timings.confirm_after]
+        rooms = {domain: min(room, ASSIGN_BATCH) for domain, room in plan.rooms(awake).items()}
+        if not rooms:
+            return False
+        stopped = _named(plan.stopped(workers, self._beats, now, self._timings.stop_bound))
+        rows = await self._store.rows(
+            "read_due", list(rooms), list(rooms.values()), *stopped, self._timings.stop_bound
+        )
+        chosen = plan.assign([Due(*row) for row in rows], awake)
+        if not chosen:
+            return False
+        assigned = await self._call(
+            "assign_runs",
+            [run.id for run in chosen],
+            [run.version for run in chosen],
+            [run.worker_id for run in chosen],
+            *stopped,
+            self._timings.stop_bound,
+        )
+        return len(assigned) == ASSIGN_BATCH
+
+    async def confirm(self, sight: Sight) -> None:
+        silent = plan.silent(sight.workers, self._beats, sight.at, self._timings.confirm_after)
+        with_work = [worker for worker in silent if worker.running]
+        if with_work:
+            rows = await self._call(
+                "confirm_runs",
+                *_named(with_work),
+                self._timings.confirm_after,
+                self._timings.stop_bound,
+                self._timings.heartbeat,
+            )
+            for row in rows:
+                _log.warning("worker silent, confirming", run=row["id"], worker=row["worker_id"])
+
+    async def expire(self, sight: Sight) -> None:
+        bound = self._timings.stop_bound
+        gone = plan.stopped(sight.workers, self._beats, sight.at, bound)
+        over = plan.expire(sight.asking, gone, self._runs, sight.at, bound)
+        if over:
+            rows = await self._call(
+                "expire_runs",
+                [run.id for run in over],
+                [run.version for run in over],
+                [run.beat_seq for run in over],
+            )
+            for row in rows:
+                _log.warning("not confirmed in time", run=row["id"], state=row["state"])
+
+    async def orphan(self, sight: Sight) -> None:
+        unstarted = plan.only(sight.asking, "UNSTARTED")
+        if unstarted:
+            silent = plan.silent(sight.workers, self._beats, sight.at, self._timings.confirm_after)
+            rows = await self._call(
+                "orphan_runs", *_versions(unstarted), *_named(silent), self._timings.confirm_after
+            )
+            self._metrics.reassigned.inc(len(rows))
+            if rows:
+                _log.warning("taken from a lost worker", runs=[row["id"] for row in rows])
+                self._wakeups.hint("run")
+
+    async def cancel(self, sight: Sight) -> None:
+        bound = self._timings.stop_bound
+        if wanted := plan.cancel(sight.asking, self._runs, sight.at, bound):
+            await self._call("cancel_runs", self._tenure.holder, *_versions(wanted), bound)
+
+    async def time_out(self, sight: Sight) -> None:
+        bound = self._timings.stop_bound
+        if late := plan.overdue(sight.asking, self._runs, sight.at, bound):
+            await self._call("time_out_runs", *_versions(late), bound)
+
+    async def exhaust(self, sight: Sight) -> None:
+        if given_up := plan.only(sight.asking, "EXHAUSTED"):
+            await self._call("exhaust_runs", self._tenure.holder, *_versions(given_up))
+
+    async def next_attempts(self, _sight: Sight) -> None:
+        if await self._call("make_next_attempts", ASSIGN_BATCH):
+            self._wakeups.hint("run")
+
+    async def partitions(self, _sight: Sight) -> None:
+        if self._clock.now() >= self._partitions_due:
+            await self._store.value("make_partitions", 3)
+            self._partitions_due = self._clock.now() + PARTITION_SECONDS
+
+
+def _named(workers: Sequence[Worker]) -> tuple[list[str], list[int]]:
+    return [worker.worker_id for worker in workers], [worker.beat_seq for worker in workers]
+
+
+def _versions(runs: Sequence[Attention]) -> tuple[list[int], list[int]]:
+    return [run.id for run in runs], [run.version for run in runs]

@@ -1,0 +1,44 @@
+"""Structured logs: JSON lines for machines, aligned text on a terminal.
+
+`worker_id`, `epoch`, `run` and `claim` are bound where they are known and stand in every line after that.
+"""
+
+import logging
+import sys
+
+import structlog
+
+from supervisor.config import Settings
+
+
+def configure(settings: Settings) -> None:
+    as_text = settings.log_format == "text" or (settings.log_format == "auto" and sys.stderr.isatty())
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer() if as_text else structlog.processors.JSONRenderer(ensure_ascii=True)
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.StackInfoRenderer(),
+            structlog.processors.format_exc_info if not as_text else _as_it_is,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[settings.log_level.upper()]
+        ),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _as_it_is(
+    _logger: structlog.typing.WrappedLogger, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    return event
+
+
+def logger(name: str) -> structlog.stdlib.BoundLogger:
+    bound: structlog.stdlib.BoundLogger = structlog.get_logger(part=name)
+    return bound

@@ -1,0 +1,141 @@
+"""The pulse: a thread with an event loop and a connection of its own that beats for this replica.
+
+Whatever blocks the main loop, beats go out and stops are enforced; a blocked loop is a metric, not a death.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from supervisor.claims import Claims
+from supervisor.clock import boottime, jitter
+from supervisor.config import Timings
+from supervisor.errors import TenureError
+from supervisor.logs import logger
+from supervisor.memory import Memory
+from supervisor.metrics import Metrics
+from supervisor.store import Record, Store
+
+ENFORCE_SECONDS: Final = 0.2
+
+_log = logger("pulse")
+
+
+@dataclass(slots=True)
+class Listener:
+    """What the pulse tells the replica; each is called in the pulse's thread."""
+
+    assigned: Callable[[], None]
+    drain: Callable[[], None]
+
+
+@dataclass(slots=True)
+class Pulse:
+    url: str
+    worker_id: str
+    domains: tuple[str, ...]
+    slots: int
+    timings: Timings
+    claims: Claims
+    memory: Memory
+    metrics: Metrics
+    listener: Listener
+    pooled: bool = False
+    draining: bool = False
+    answered_at: float = 0.0
+    _leaderless_since: float | None = None
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout=self.timings.heartbeat * 2 + 2)
+
+    def _run(self) -> None:
+        with asyncio.Runner() as runner:
+            runner.run(self._main())
+
+    async def _main(self) -> None:
+        store = Store(self.url, name=f"tenure/{self.worker_id}/beat", size=1, pooled=self.pooled)
+        enforcing = asyncio.create_task(self._enforce())
+        try:
+            while not self._stopping.is_set():
+                began = boottime()
+                answered = await self._beat(store)
+                pause = self.timings.heartbeat if answered else jitter(self.timings.heartbeat / 2)
+                await self._pause(began + pause)
+        finally:
+            enforcing.cancel()
+            await store.close()
+
+    async def _pause(self, until: float) -> None:
+        while (left := until - boottime()) > 0 and not self._stopping.is_set():
+            await asyncio.sleep(min(left, 0.1))
+
+    async def _enforce(self) -> None:
+        while True:
+            self.claims.enforce(boottime())
+            stop_at = self.claims.next_stop()
+            left = ENFORCE_SECONDS if stop_at is None else stop_at - boottime()
+            await asyncio.sleep(min(max(left, 0.005), ENFORCE_SECONDS))
+
+    async def _beat(self, store: Store) -> bool:
+        beat_no, named = self.claims.build_list()
+        sent = boottime()
+        try:
+            row = await store.row(
+                "beat_worker",
+                self.worker_id,
+                beat_no,
+                self.memory.epoch,
+                named,
+                list(self.domains),
+                self.slots,
+                self.timings.stop_bound,
+                self.draining,
+                timeout=max(1.0, 2 * self.timings.heartbeat),
+            )
+        except TenureError as error:
+            self.metrics.beat_errors.inc()
+            _log.warning("beat not answered", worker_id=self.worker_id, reason=str(error))
+            return False
+        if row is None:
+            raise AssertionError("a beat always answers one row")
+        now = boottime()
+        self.answered_at = now
+        self.metrics.renew_seconds.observe(now - sent)
+        self.metrics.claims.set(len(named))
+        self.claims.answered(named, set(row["listed"]), set(row["cancels"]), sent, now)
+        self._learn(row)
+        await self._mind_the_leader(store, row["leader_live"], now)
+        return True
+
+    def _learn(self, row: Record) -> None:
+        if self.memory.learn(row["epoch"] or 0, row["system_identifier"], row["timeline"]):
+            self.metrics.leader_changes.inc()
+            self.metrics.leader_epoch.set(self.memory.epoch)
+        if row["drain"] and not self.draining:
+            self.listener.drain()
+        if row["assigned"]:
+            self.listener.assigned()
+
+    async def _mind_the_leader(self, store: Store, live: bool, now: float) -> None:
+        """Without a leader for C the worker itself says until when it goes on."""
+        if live:
+            self._leaderless_since = None
+            return
+        if self._leaderless_since is None:
+            self._leaderless_since = now
+        executing = self.claims.executing()
+        if executing and now - self._leaderless_since >= self.timings.confirm_after:
+            try:
+                await store.value("confirm_self", self.worker_id, executing, self.timings.stop_bound)
+            except TenureError as error:
+                _log.warning("could not say that there is no leader", reason=str(error))

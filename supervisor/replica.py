@@ -1,0 +1,184 @@
+"""One replica: election, leader, worker, beats and HTTP under one task group, and the way out.
+
+Draining (SIGTERM, SIGINT, or an operator's request): not ready and nothing more is taken; leadership is
+resigned as soon as the duties have ended; what was assigned and not started is released by the next beat;
+what runs gets the grace and is then stopped and reported DRAINED, to be done elsewhere. A second signal
+skips the grace.
+"""
+
+import asyncio
+import signal
+import socket
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+from structlog.contextvars import bind_contextvars
+
+from supervisor.actor import Actor
+from supervisor.api import create_app, serve
+from supervisor.claims import Claims
+from supervisor.clock import boottime
+from supervisor.config import Settings
+from supervisor.deadman import DeadMan
+from supervisor.election import Election, Tenure
+from supervisor.errors import TenureError
+from supervisor.leader import Leader
+from supervisor.logs import logger
+from supervisor.memory import Memory
+from supervisor.metrics import Metrics
+from supervisor.pulse import Listener, Pulse
+from supervisor.runner import Runner
+from supervisor.status import StatusCache
+from supervisor.store import Store
+from supervisor.urls import RuntimeUrls
+from supervisor.wakeups import Wakeups
+
+FIGURES_SECONDS: Final = 5.0
+LOOP_LAG_SECONDS: Final = 0.25
+
+_log = logger("replica")
+
+
+def new_worker_id() -> str:
+    """Host and boot: a name that is never used again."""
+    return f"{socket.gethostname()[:100]}-{uuid.uuid4()}"
+
+
+class Replica:
+    def __init__(self, settings: Settings, urls: RuntimeUrls, actors: Mapping[str, Actor]) -> None:
+        pooled = settings.pooler == "transaction"
+        self.settings = settings
+        self.worker_id = new_worker_id()
+        self.metrics = Metrics()
+        self.draining = False
+        self.store = Store(urls.control, name=f"tenure/{self.worker_id}", pooled=pooled)
+        self._urls = urls
+        self._work_store = Store(urls.worker, name=f"tenure/{self.worker_id}/work", pooled=pooled)
+        self._wakeups = Wakeups(self.worker_id)
+        self._memory = Memory()
+        self._figures = StatusCache(self.store)
+        self._drain_wanted = asyncio.Event()
+        self._hurry = anyio.CancelScope()
+        self._claims = Claims(settings.timings, DeadMan())
+        self.election = self._make_election()
+        self._pulse = Pulse(
+            url=urls.worker,
+            worker_id=self.worker_id,
+            domains=tuple(actors),
+            slots=settings.slots,
+            timings=settings.timings,
+            claims=self._claims,
+            memory=self._memory,
+            metrics=self.metrics,
+            listener=self._listener(),
+            pooled=pooled,
+        )
+        self._runner = Runner(
+            self._work_store,
+            self.worker_id,
+            actors,
+            settings.slots,
+            settings.timings,
+            self._claims,
+            self._wakeups,
+            self.metrics,
+        )
+
+    def _make_election(self) -> Election:
+        return Election(
+            self.store, self.worker_id, self.settings.timings, self._memory, self._wakeups, self.metrics
+        )
+
+    def _listener(self) -> Listener:
+        loop = asyncio.get_running_loop()
+        return Listener(
+            assigned=lambda: void(loop.call_soon_threadsafe(self._wakeups.hint, "assigned")),
+            drain=lambda: void(loop.call_soon_threadsafe(self._drain_wanted.set)),
+        )
+
+    async def status(self) -> dict[str, Any]:
+        return await self._figures.status()
+
+    async def lead(self, tenure: Tenure) -> None:
+        await Leader(self.store, tenure, self.settings.timings, self._wakeups, self.metrics).run()
+
+    async def run(self) -> None:
+        bind_contextvars(worker_id=self.worker_id)
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._heed_signals)
+                await group.start(self._serve_http)
+                self._pulse.start()
+                group.start_soon(self._wakeups.listen, self._urls.listen)
+                group.start_soon(self._runner.run)
+                group.start_soon(self._measure_loop_lag)
+                group.start_soon(self._keep_figures)
+                await self._take_part()
+                await self._leave()
+                group.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await asyncio.to_thread(self._pulse.stop)
+                await self.store.close()
+                await self._work_store.close()
+
+    async def _take_part(self) -> None:
+        """Stand for election until somebody asks to drain; returns when leadership has been given up."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.election.run, self.lead)
+            await self._drain_wanted.wait()
+            _log.info("draining")
+            self.draining = self._pulse.draining = self._runner.draining = True
+            group.cancel_scope.cancel()
+
+    async def _leave(self) -> None:
+        with self._hurry:
+            await self._runner.drain(self.settings.drain_seconds)
+        if self._hurry.cancelled_caught:
+            await self._runner.drain(0)
+        await asyncio.to_thread(self._pulse.stop)
+        try:
+            await self._work_store.value("leave_worker", self.worker_id)
+        except TenureError as error:
+            _log.warning("left without a word", reason=str(error))
+        _log.info("drained")
+
+    async def _heed_signals(self) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for _number in signals:
+                if self._drain_wanted.is_set():
+                    self._hurry.cancel()
+                self._drain_wanted.set()
+
+    async def _serve_http(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        settings = self.settings
+        await serve(create_app(self), settings.http_host, settings.http_port, ready=task_status.started)
+
+    async def _measure_loop_lag(self) -> None:
+        while True:
+            due = boottime() + LOOP_LAG_SECONDS
+            await anyio.sleep(LOOP_LAG_SECONDS)
+            self.metrics.loop_lag.set(max(0.0, boottime() - due))
+
+    async def _keep_figures(self) -> None:
+        """The figures of the whole database, on every replica: read them with `max by`."""
+        while True:
+            try:
+                show_figures(self.metrics, await self.status())
+            except TenureError as error:
+                _log.info("no figures", reason=str(error))
+            await anyio.sleep(FIGURES_SECONDS)
+
+
+def show_figures(metrics: Metrics, status: Mapping[str, Any]) -> None:
+    leader = status["leader"]
+    metrics.lease_remaining.set(leader["lease_remaining_seconds"] if leader else 0)
+    metrics.confirming.set(len(status["confirming"]))
+    for domain, seconds in status["lag_seconds"].items():
+        metrics.run_lag.labels(domain).set(seconds)
+
+
+def void(_anything: object) -> None:
+    """For callbacks whose answer nobody wants."""

@@ -1,0 +1,211 @@
+"""The worker's side of a run: take what was assigned, start it, execute it, report it.
+
+Nothing is executed before the start was answered. From then on the claim's stop deadline (claims.py)
+governs: the handler is cancelled when it passes, and whatever the handler says after that, the attempt is
+reported as lost.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import Final
+from uuid import UUID
+
+import anyio
+from anyio.abc import TaskGroup
+from structlog.contextvars import bound_contextvars
+
+from supervisor import verdict
+from supervisor.actor import Actor, Claim
+from supervisor.claims import Claims, Held
+from supervisor.clock import boottime, jitter
+from supervisor.config import Timings
+from supervisor.errors import DatabaseUnreachable, OutcomeUnknown, TenureError
+from supervisor.finisher import Ending, Finisher
+from supervisor.logs import logger
+from supervisor.metrics import Metrics
+from supervisor.runlog import RunLog
+from supervisor.store import Record, Store
+from supervisor.verdict import Verdict
+from supervisor.wakeups import Wakeups
+
+LAST_WORDS_SECONDS: Final = 5.0
+
+_log = logger("runner")
+
+
+class RunTools:
+    """The Tools of one claim."""
+
+    def __init__(self, held: Held, log: RunLog, kill_seconds: float) -> None:
+        self.kill_seconds = kill_seconds
+        self._held = held
+        self.log = log.write
+
+    def stop_deadline(self) -> float:
+        return self._held.stop_at
+
+    def on_stop_deadline(self, callback: Callable[[float], None]) -> None:
+        self._held.moved.append(callback)
+
+
+class Runner:
+    def __init__(
+        self,
+        store: Store,
+        worker_id: str,
+        actors: Mapping[str, Actor],
+        slots: int,
+        timings: Timings,
+        claims: Claims,
+        wakeups: Wakeups,
+        metrics: Metrics,
+    ) -> None:
+        self._store = store
+        self._worker_id = worker_id
+        self._actors = actors
+        self._slots = slots
+        self._timings = timings
+        self._claims = claims
+        self._wakeups = wakeups
+        self._metrics = metrics
+        self._finisher = Finisher(store, worker_id, self._answered)
+        self.draining = False
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._finisher.run)
+            while True:
+                if not self.draining:
+                    await self._take_safely(group)
+                await self._wakeups.wait("assigned", jitter(self._timings.heartbeat))
+
+    async def drain(self, grace_seconds: float) -> None:
+        """Take nothing more; what runs gets the grace, then is stopped; returns when all is reported."""
+        self.draining = True
+        with anyio.move_on_after(grace_seconds):
+            await self._until_empty()
+        self._claims.stop_all("DRAIN")
+        with anyio.move_on_after(self._timings.kill + LAST_WORDS_SECONDS):
+            await self._until_empty()
+
+    async def _until_empty(self) -> None:
+        while len(self._claims):
+            await anyio.sleep(0.02)
+
+    async def _take_safely(self, group: TaskGroup) -> None:
+        try:
+            await self._take(group)
+        except (OutcomeUnknown, DatabaseUnreachable) as error:
+            _log.info("could not look for work", reason=str(error))
+
+    async def _take(self, group: TaskGroup) -> None:
+        rows = await self._store.rows("read_assigned", self._worker_id)
+        fresh = [row for row in rows if row["claim_id"] not in self._claims]
+        fresh = fresh[: max(0, self._slots - len(self._claims))]
+        if not fresh:
+            return
+        held = {row["id"]: self._claims.hold(row["claim_id"], row["id"]) for row in fresh}
+        began = sent = boottime()
+        answers: list[Record] | None = None
+        while answers is None:
+            sent = boottime()
+            try:
+                answers = await self._start(fresh)
+            except (OutcomeUnknown, DatabaseUnreachable) as error:
+                _log.warning("start not answered", runs=len(fresh), reason=str(error))
+                if self.draining or boottime() - began > self._timings.self_stop:
+                    # given up: never executed, and the next list, which does not name them, says so
+                    self._claims.drop(row["claim_id"] for row in fresh)
+                    return
+                await anyio.sleep(jitter(0.2))
+        for row in answers:
+            mine = held[row["id"]]
+            if row["answer"] == "REFUSED":
+                self._claims.drop([mine.claim_id])
+            else:
+                group.start_soon(self._carry_out, row, mine, sent)
+
+    async def _start(self, fresh: list[Record]) -> list[Record]:
+        return list(
+            await self._store.rows(
+                "start_runs",
+                self._worker_id,
+                self._claims.beat_no,
+                [row["id"] for row in fresh],
+                [row["version"] for row in fresh],
+                [row["claim_id"] for row in fresh],
+            )
+        )
+
+    async def _carry_out(self, row: Record, held: Held, sent: float) -> None:
+        claim = Claim(
+            run_id=row["id"],
+            root_id=row["root_id"],
+            attempt=row["attempt"],
+            epoch=row["leader_epoch"],
+            claim_id=held.claim_id,
+            domain=row["domain"],
+            action=row["action"],
+            payload=json.loads(row["payload"]),
+            timeout_seconds=row["timeout_seconds"],
+        )
+        with bound_contextvars(run=claim.run_id, claim=str(claim.claim_id), epoch=claim.epoch):
+            log = RunLog(self._store, self._worker_id, claim.run_id, claim.claim_id)
+            began = boottime()
+            async with anyio.create_task_group() as group:
+                group.start_soon(log.keep_flushing)
+                ended = await self._execute(claim, held, sent, log)
+                group.cancel_scope.cancel()
+            self._metrics.run_duration.labels(claim.domain, ended.state).observe(boottime() - began)
+            _log.info("run ended", state=ended.state, error_code=ended.error_code, attempt=claim.attempt)
+            with anyio.move_on_after(LAST_WORDS_SECONDS):
+                await self._flush(log)
+            self._finisher.add(Ending(claim.run_id, claim.claim_id, claim.epoch, ended))
+
+    async def _execute(self, claim: Claim, held: Held, sent: float, log: RunLog) -> Verdict:
+        loop = asyncio.get_running_loop()
+        scope = anyio.CancelScope()
+
+        def stop() -> None:
+            loop.call_soon_threadsafe(scope.cancel)
+
+        if not self._claims.begin(held, sent, boottime(), stop):
+            return verdict.LOST
+        try:
+            with scope:
+                ended = await self._handle(claim, held, log)
+                return verdict.LOST if held.why == "LOST" else ended
+            return verdict.of_stop(held.why or "LOST")
+        finally:
+            self._claims.ended(held)
+
+    async def _handle(self, claim: Claim, held: Held, log: RunLog) -> Verdict:
+        actor = self._actors.get(claim.domain)
+        if actor is None:
+            return Verdict("FAILED", None, "NO_ACTOR", f"this replica has no actor for {claim.domain}")
+        limit = claim.timeout_seconds if claim.timeout_seconds is not None else float("inf")
+        try:
+            with anyio.move_on_after(limit):
+                return verdict.of_outcome(await actor.handle(claim, RunTools(held, log, self._timings.kill)))
+            return verdict.TIMED_OUT
+        except Exception as error:  # noqa: BLE001  a handler's failure is an outcome, whatever it is
+            _log.exception("handler raised")
+            return verdict.of_error(error)
+
+    async def _flush(self, log: RunLog) -> None:
+        while True:
+            try:
+                await log.flush()
+                return
+            except TenureError as error:
+                _log.info("last lines of a log are waiting", reason=str(error))
+                await anyio.sleep(0.5)
+
+    def _answered(self, ending: Ending, answer: str) -> None:
+        claim_id: UUID = ending.claim_id
+        self._claims.drop([claim_id])
+        self._wakeups.hint("assigned")
+        if answer == "SUPERSEDED":
+            self._metrics.late_finishes.inc()
+            _log.warning("late completion refused", run=ending.run_id, claim=str(claim_id))

@@ -1,0 +1,76 @@
+"""Hints that there is something to look at. They start nothing and decide nothing.
+
+One direct connection LISTENs; after each (re)connect everybody is woken once, because what was said
+meanwhile is lost. Whoever waits also has a time-out: polling is the truth.
+"""
+
+import asyncio
+from typing import Any, Final, Literal
+
+import anyio
+
+from supervisor.clock import jitter
+from supervisor.errors import DatabaseUnreachable
+from supervisor.logs import logger
+from supervisor.store import connect
+
+Kind = Literal["run", "assigned", "leader"]
+KINDS: Final[tuple[Kind, ...]] = ("run", "assigned", "leader")
+CHANNEL: Final = "tenure"
+
+_log = logger("wakeups")
+
+
+class Wakeups:
+    def __init__(self, worker_id: str) -> None:
+        self._worker_id = worker_id
+        self._events: dict[Kind, asyncio.Event] = {kind: asyncio.Event() for kind in KINDS}
+
+    def hint(self, kind: Kind) -> None:
+        self._events[kind].set()
+
+    async def wait(self, kind: Kind, timeout: float) -> bool:
+        """True when hinted; hints that came before the call count, several are one."""
+        event = self._events[kind]
+        try:
+            async with asyncio.timeout(max(0.0, timeout)):
+                await event.wait()
+        except TimeoutError:
+            return False
+        event.clear()
+        return True
+
+    async def listen(self, url: str) -> None:
+        """Listen for ever, reconnecting; runs as a task of its own."""
+        while True:
+            try:
+                await self._listen_once(url)
+            except (DatabaseUnreachable, OSError) as error:
+                _log.info("listening again soon", reason=str(error))
+            await anyio.sleep(jitter(1.0, 0.9))
+
+    async def _listen_once(self, url: str) -> None:
+        connection = await connect(url, application_name="tenure/listen", cached_statements=0)
+        lost = asyncio.Event()
+        connection.add_termination_listener(lambda _connection: lost.set())
+        try:
+            await connection.add_listener(CHANNEL, self._heard)
+            for kind in KINDS:
+                self.hint(kind)
+            while not lost.is_set():
+                # a silent cut would go unnoticed for ever
+                try:
+                    async with asyncio.timeout(10):
+                        await lost.wait()
+                except TimeoutError:
+                    await connection.execute("", timeout=5)
+        except TimeoutError as error:
+            raise DatabaseUnreachable(what="the listening connection does not answer") from error
+        finally:
+            connection.terminate()
+
+    def _heard(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
+        kind, _, target = str(payload).partition(":")
+        for known in KINDS:
+            if kind == known and target in ("", self._worker_id):
+                self.hint(known)
