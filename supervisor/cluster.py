@@ -76,7 +76,7 @@ class Cluster:
         account: Account | None = None,
         settings: Mapping[str, str] = {},
     ) -> None:
-        self.data = data
+        self.data = data.resolve()
         self.port = 0
         self._binaries = binaries
         self._log = log
@@ -152,18 +152,25 @@ class Cluster:
     def postmaster(self) -> int | None:
         """The pid of the server that is running on this directory, whoever started it."""
         lines = self._pid_file()
-        if not lines or not lines[0].isdigit():
-            return None
+        pid = int(lines[0]) if lines and lines[0].isdigit() else 0
+        return pid if pid and self._is_ours(pid) else None
+
+    def _is_ours(self, pid: int) -> bool:
+        process = Path(f"/proc/{pid}")
         try:
-            arguments = Path(f"/proc/{lines[0]}/cmdline").read_bytes().split(b"\0")
-        except (FileNotFoundError, ProcessLookupError):
-            return None
-        return int(lines[0]) if os.fsencode(self.data) in arguments else None
+            if os.fsencode(self.data) in (process / "cmdline").read_bytes().split(b"\0"):
+                return True
+            # Started under another name of the same directory: a server works inside its data.
+            return (process / "cwd").samefile(self.data)
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            return False
 
     def _launch(self) -> None:
-        # A pid file left by a killed server may name a process that is something else by now.
+        # The pid file of a killed server may name another process by now, which PostgreSQL would take for a
+        # server. Whether a backend is still on the data it finds out by other means, from shared memory.
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         self._write_settings()
+        self._log.touch(mode=0o600)
         with self._log.open("ab") as log:
             self._child = subprocess.Popen(
                 [self._tool("postgres"), "-D", self.data],
@@ -250,6 +257,7 @@ class Cluster:
         except OSError as error:
             raise ServerFailed(step=step, tail=str(error), log=self._log) from error
         if done.returncode != 0:
+            self._log.touch(mode=0o600)
             with self._log.open("a") as log:
                 log.write(done.stdout + done.stderr)
             raise ServerFailed(step=step, tail=_tail(self._log), log=self._log)

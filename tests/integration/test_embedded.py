@@ -106,6 +106,14 @@ async def test_a_killed_parent_leaves_a_server_that_the_next_adopts(open_dir: Pa
     await eventually(lambda: not Path(f"/proc/{pid}").exists(), what="the end of the adopted server")
 
 
+async def test_a_left_over_server_is_known_under_another_name_of_its_directory(open_dir: Path) -> None:
+    _, pid = _start_and_kill_parent(open_dir / "state")
+    (open_dir / "alias").symlink_to(open_dir / "state")
+    with EmbeddedPostgres(open_dir / "alias"):
+        assert _postmaster(open_dir / "state") == pid
+    (open_dir / "alias").unlink()
+
+
 async def test_parent_and_server_killed_together_recover(open_dir: Path) -> None:
     """Also when the pid in the stale file belongs to some other process by now."""
     _, pid = _start_and_kill_parent(open_dir)
@@ -113,6 +121,26 @@ async def test_parent_and_server_killed_together_recover(open_dir: Path) -> None
     await eventually(lambda: not Path(f"/proc/{pid}").exists())
     stale = open_dir / "postgres" / "data" / "postmaster.pid"
     stale.write_text(stale.read_text().replace(str(pid), str(os.getpid()), 1))
+    with EmbeddedPostgres(open_dir) as urls:
+        assert await ask(urls.admin, "SELECT 1") == "1"
+
+
+async def test_no_second_server_while_a_backend_of_a_killed_one_is_left(open_dir: Path) -> None:
+    """A frozen backend could write after a new server has recovered; there is none until it is gone."""
+    _, pid = _start_and_kill_parent(open_dir)
+    urls = read_urls(open_dir)
+    assert urls
+    connection = await asyncpg.connect(urls.admin.rsplit("/", 1)[0] + "/postgres")
+    backend = connection.get_server_pid()
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: not Path(f"/proc/{pid}").exists())
+        with pytest.raises(ServerFailed, match="still in use"):
+            EmbeddedPostgres(open_dir).start()
+    finally:
+        os.kill(backend, signal.SIGKILL)
+        connection.terminate()
     with EmbeddedPostgres(open_dir) as urls:
         assert await ask(urls.admin, "SELECT 1") == "1"
 
