@@ -92,8 +92,9 @@ END $$;
 CREATE OR REPLACE TRIGGER record_created AFTER INSERT ON supervisor.job_run
     REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION supervisor.record_created();
 
+-- The callers switch hash joins off for their own statements; here a nested loop would be quadratic.
 CREATE OR REPLACE FUNCTION supervisor.record_moved() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_hashjoin = on AS $$
 BEGIN
     INSERT INTO supervisor.job_run_history (run_id, root_id, version, from_state, to_state, continuation_state,
         attempt, worker_id, leader_epoch, claim_id, actor, reason)
@@ -127,12 +128,16 @@ CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON supervisor.job_
     FOR EACH ROW EXECUTE FUNCTION supervisor.refuse_rewrite();
 CREATE OR REPLACE TRIGGER append_only_all BEFORE TRUNCATE ON supervisor.job_run_history
     FOR EACH STATEMENT EXECUTE FUNCTION supervisor.refuse_rewrite();
+CREATE OR REPLACE TRIGGER append_only_all BEFORE TRUNCATE ON supervisor.job_run_history_default
+    FOR EACH STATEMENT EXECUTE FUNCTION supervisor.refuse_rewrite();
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON supervisor.tenure_log
     FOR EACH ROW EXECUTE FUNCTION supervisor.refuse_rewrite();
 CREATE OR REPLACE TRIGGER append_only_all BEFORE TRUNCATE ON supervisor.tenure_log
     FOR EACH STATEMENT EXECUTE FUNCTION supervisor.refuse_rewrite();
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON supervisor.audit
     FOR EACH ROW EXECUTE FUNCTION supervisor.refuse_rewrite();
+CREATE OR REPLACE TRIGGER append_only_all BEFORE TRUNCATE ON supervisor.audit
+    FOR EACH STATEMENT EXECUTE FUNCTION supervisor.refuse_rewrite();
 CREATE OR REPLACE TRIGGER never_deleted BEFORE DELETE ON supervisor.job_run
     FOR EACH ROW EXECUTE FUNCTION supervisor.refuse_rewrite();
 CREATE OR REPLACE TRIGGER never_truncated BEFORE TRUNCATE ON supervisor.job_run

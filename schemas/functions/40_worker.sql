@@ -10,11 +10,12 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     -- when the next attempt is due; NULL = none is owed. What was lost, drained or dropped did not fail: at once.
     SELECT CASE
         WHEN p_cancel IS NOT NULL THEN NULL
-        WHEN p_starts - (p_error_code IN ('DRAINED', 'DROPPED'))::integer >= p_max_attempts THEN NULL
+        WHEN p_starts - coalesce(p_error_code IN ('DRAINED', 'DROPPED'), false)::integer >= p_max_attempts THEN NULL
         WHEN p_error_code IN ('DRAINED', 'DROPPED', 'CONTINUATION_EXPIRED', 'CONTINUATION_LOST')
             THEN clock_timestamp()
-        ELSE clock_timestamp() + make_interval(secs => coalesce(p_delay_seconds,
-            random() * least(p_backoff_max, p_backoff * power(2, least(p_starts - 1, 30)))))
+        ELSE clock_timestamp() + make_interval(secs => least(31536000, greatest(0, coalesce(
+            nullif(p_delay_seconds, 'NaN'),
+            random() * least(p_backoff_max, p_backoff * power(2, least(p_starts - 1, 30)))))))
     END
 $$;
 
@@ -59,7 +60,7 @@ BEGIN
             leader_epoch = term.epoch, start_beat_no = p_beat_no, started_at = clock_timestamp()
         FROM unnest(p_ids, p_versions, p_claims) AS m(id, version, claim_id)
         WHERE r.id = m.id AND r.state = 'ASSIGNED' AND r.version = m.version AND r.claim_id = m.claim_id
-          AND r.assigned_worker_id = p_worker AND r.cancel_requested_at IS NULL
+          AND r.assigned_worker_id = p_worker AND r.cancel_requested_at IS NULL AND r.starts < r.max_attempts
           -- an assignment made before a failover may have been lost and made again
           AND term.current AND r.assigned_epoch >= term.first_epoch
         RETURNING r.id)
@@ -200,6 +201,9 @@ DECLARE
     ended   bigint[];
     already bigint[];
 BEGIN
+    IF NOT array['SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED'] @> p_states OR array_position(p_states, NULL) > 0 THEN
+        RAISE EXCEPTION 'an attempt ends as SUCCEEDED, FAILED, TIMED_OUT or CANCELED' USING ERRCODE = 'TN022';
+    END IF;
     PERFORM FROM supervisor.job_run r WHERE r.id = ANY (p_ids) ORDER BY r.id FOR UPDATE;
     PERFORM supervisor.acting('worker', NULL, NULL);
     WITH moved AS (
@@ -214,7 +218,6 @@ BEGIN
         WHERE r.id = m.id AND r.state = 'RUNNING' AND r.claim_id = m.claim_id AND r.assigned_worker_id = p_worker
           -- the row's epoch, not the current leader's: a change of leaders is none of the worker's business
           AND r.leader_epoch = m.epoch
-          AND m.state IN ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED')
         RETURNING r.id)
     SELECT coalesce(array_agg(moved.id), '{}') INTO ended FROM moved;
     -- a slot is free

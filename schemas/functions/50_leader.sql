@@ -1,5 +1,5 @@
--- The leader's moves. Each begins with the fence, locks in one order (epoch row, worker rows, runs, both by id) and
--- compares what the leader decided on: the version of a run, and the beat_seq of a worker it watched stand still.
+-- The leader's moves. Each begins with the fence, locks in one order (epoch row, worker rows, definitions, runs, each
+-- by id) and compares what the leader decided on: the version of a run, and the beat_seq of a worker it watched stand still.
 -- p_silent_* name workers that this leader itself watched without a beat for as long as the call requires.
 
 -- Is the executor of an ended attempt certainly stopped? It never started, said so, or its worker was silent for D.
@@ -15,6 +15,16 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET enable_seqscan =
             WHERE s.worker_id = w.worker_id AND s.beat_seq = w.beat_seq)))
     FROM supervisor.job_run r LEFT JOIN supervisor.worker w ON w.worker_id = r.assigned_worker_id
     WHERE r.id = p_run_id
+$$;
+
+-- All attempts of a root: the one before last may still be executing when the last was never started.
+CREATE OR REPLACE FUNCTION supervisor.root_quiesced(
+    p_root_id bigint, p_silent_workers text[], p_silent_seqs bigint[], p_stop_bound_seconds double precision)
+RETURNS boolean
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+    SELECT NOT EXISTS (SELECT FROM supervisor.job_run r
+        WHERE r.root_id = p_root_id AND r.started_at IS NOT NULL AND r.executor_stopped_at IS NULL
+          AND NOT supervisor.quiesced(r.id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds))
 $$;
 
 -- PENDING or ORPHANED -> ASSIGNED for a batch. Rows that do not qualify (any more) are left alone.
@@ -35,6 +45,10 @@ BEGIN
     END IF;
     PERFORM FROM supervisor.worker w WHERE w.worker_id = ANY (p_workers || p_silent_workers)
         ORDER BY w.worker_id FOR SHARE;
+    -- two calls of one leader (the first unanswered, the second its repetition) must not share one free place
+    PERFORM FROM supervisor.job_definition d WHERE d.concurrency IS NOT NULL
+        AND d.id IN (SELECT r.job_definition_id FROM supervisor.job_run r WHERE r.id = ANY (p_ids))
+        ORDER BY d.id FOR NO KEY UPDATE;
     PERFORM FROM supervisor.job_run r WHERE r.id = ANY (p_ids) ORDER BY r.id FOR UPDATE;
     PERFORM supervisor.acting('leader', p_epoch, 'ASSIGNED');
     RETURN QUERY
@@ -49,7 +63,7 @@ BEGIN
           AND r.not_before <= clock_timestamp() AND d.enabled
           AND w.state = 'active' AND r.domain = ANY (w.domains)
           AND (r.retry_of_id IS NULL
-               OR supervisor.quiesced(r.retry_of_id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds))
+               OR supervisor.root_quiesced(r.root_id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds))
     ), occupied AS MATERIALIZED (
         SELECT o.job_definition_id, count(*) AS taken
         FROM supervisor.job_run o
@@ -341,6 +355,8 @@ BEGIN
         EXECUTE format('CREATE TABLE supervisor.%I (LIKE supervisor.job_run_history INCLUDING ALL)', part);
         EXECUTE format('ALTER TABLE supervisor.job_run_history ATTACH PARTITION supervisor.%I FOR VALUES FROM (%L) TO (%L)',
             part, first::timestamp AT TIME ZONE 'UTC', (first + interval '1 month') AT TIME ZONE 'UTC');
+        EXECUTE format('CREATE OR REPLACE TRIGGER append_only_all BEFORE TRUNCATE ON supervisor.%I
+            FOR EACH STATEMENT EXECUTE FUNCTION supervisor.refuse_rewrite()', part);
         made := made + 1;
     END LOOP;
     RETURN made;
@@ -398,7 +414,7 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS
     ), closed AS MATERIALIZED (
         SELECT coalesce(array_agg(x.id), '{}') AS ids FROM (
             SELECT id FROM rooms WHERE room <= 0
-            UNION ALL SELECT d.id FROM supervisor.job_definition d WHERE NOT d.enabled AND d.removed_at IS NULL) x
+            UNION ALL SELECT d.id FROM supervisor.job_definition d WHERE NOT d.enabled) x
     )
     SELECT r.id, r.version, r.domain, r.job_definition_id, rooms.room
     FROM unnest(p_domains, p_limits) AS d(domain, room)
@@ -409,7 +425,7 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS
         WHERE r.domain = d.domain AND r.state IN ('PENDING', 'ORPHANED') AND r.not_before <= statement_timestamp()
           AND r.cancel_requested_at IS NULL AND NOT r.job_definition_id = ANY (closed.ids)
           AND (r.retry_of_id IS NULL
-               OR supervisor.quiesced(r.retry_of_id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds))
+               OR supervisor.root_quiesced(r.root_id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds))
         ORDER BY r.priority DESC, r.not_before, r.id
         LIMIT d.room) r
     LEFT JOIN rooms ON rooms.id = r.job_definition_id

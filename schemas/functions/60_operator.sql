@@ -102,6 +102,11 @@ BEGIN
     IF run.state NOT IN ('FAILED', 'TIMED_OUT', 'CANCELED') THEN
         RAISE EXCEPTION 'run % is %', p_run_id, run.state USING ERRCODE = 'TN021';
     END IF;
+    -- FOR SHARE: the definition cannot be removed before this request is in
+    PERFORM FROM supervisor.job_definition d WHERE d.id = run.job_definition_id AND d.removed_at IS NULL FOR SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the job of run % was removed', p_run_id USING ERRCODE = 'TN021';
+    END IF;
     INSERT INTO supervisor.retry_request (run_id, actor) VALUES (p_run_id, p_actor) ON CONFLICT DO NOTHING;
     IF FOUND THEN
         PERFORM supervisor.note_audit(p_actor, 'run.retry', 'run:' || p_run_id,
@@ -200,7 +205,9 @@ BEGIN
         RAISE EXCEPTION 'no job %', p_name USING ERRCODE = 'TN020';
     END IF;
     SELECT count(*) INTO live FROM supervisor.job_run r
-        WHERE r.job_definition_id = was.id AND r.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED');
+        LEFT JOIN supervisor.retry_request q ON q.run_id = r.id
+        WHERE r.job_definition_id = was.id AND (r.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED')
+            OR (r.retry_at IS NOT NULL AND r.next_attempt_id IS NULL) OR q.run_id IS NOT NULL);
     IF live > 0 THEN
         RAISE EXCEPTION 'job % has % runs that have not ended', p_name, live USING ERRCODE = 'TN021';
     END IF;
