@@ -139,7 +139,6 @@ class Leader:
         asking = [Attention(*row) for row in rows]
         now = self._clock.now()
         self._runs.observe({run.id: run.version for run in asking}, now)
-        self._metrics.confirming.set(len(plan.only(asking, "CONFIRMING")))
         return Sight(workers, asking, now)
 
     async def read_workers(self) -> list[Worker]:
@@ -194,11 +193,13 @@ class Leader:
 
     async def confirm(self, sight: Sight) -> None:
         silent = plan.silent(sight.workers, self._beats, sight.at, self._timings.confirm_after)
-        with_work = [worker for worker in silent if worker.running]
-        if with_work:
+        names, seqs = _named([worker for worker in silent if worker.running])
+        abandoned = {run.worker_id for run in plan.only(sight.asking, "ABANDONED") if run.worker_id}
+        if names or abandoned:
             rows = await self._call(
                 "confirm_runs",
-                *_named(with_work),
+                names + sorted(abandoned),
+                seqs + [0] * len(abandoned),
                 self._timings.confirm_after,
                 self._timings.stop_bound,
                 self._timings.heartbeat,

@@ -30,7 +30,7 @@ from supervisor.memory import Memory
 from supervisor.metrics import Metrics
 from supervisor.pulse import Listener, Pulse
 from supervisor.runner import Runner
-from supervisor.status import StatusCache
+from supervisor.status import Figures, StatusCache
 from supervisor.store import Store
 from supervisor.urls import RuntimeUrls
 from supervisor.wakeups import Wakeups
@@ -154,7 +154,12 @@ class Replica:
 
     async def _serve_http(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         settings = self.settings
-        await serve(create_app(self), settings.http_host, settings.http_port, ready=task_status.started)
+
+        def ready(port: int) -> None:
+            _log.info("serving", url=f"http://{settings.http_host}:{port}/")
+            task_status.started()
+
+        await serve(create_app(self), settings.http_host, settings.http_port, ready=ready)
 
     async def _measure_loop_lag(self) -> None:
         while True:
@@ -166,17 +171,20 @@ class Replica:
         """The figures of the whole database, on every replica: read them with `max by`."""
         while True:
             try:
-                show_figures(self.metrics, await self.status())
+                show_figures(self.metrics, await self._figures.figures())
             except TenureError as error:
                 _log.info("no figures", reason=str(error))
             await anyio.sleep(FIGURES_SECONDS)
 
 
-def show_figures(metrics: Metrics, status: Mapping[str, Any]) -> None:
-    leader = status["leader"]
+def show_figures(metrics: Metrics, figures: Figures) -> None:
+    leader = figures.status["leader"]
     metrics.lease_remaining.set(leader["lease_remaining_seconds"] if leader else 0)
-    metrics.confirming.set(len(status["confirming"]))
-    for domain, seconds in status["lag_seconds"].items():
+    metrics.confirming.set(figures.confirming)
+    metrics.runs.clear()
+    for (domain, state), count in figures.runs.items():
+        metrics.runs.labels(domain, state).set(count)
+    for domain, seconds in figures.status["lag_seconds"].items():
         metrics.run_lag.labels(domain).set(seconds)
 
 

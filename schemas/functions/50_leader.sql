@@ -146,21 +146,26 @@ BEGIN
     PERFORM FROM supervisor.worker w WHERE w.worker_id = ANY (p_silent_workers) ORDER BY w.worker_id FOR SHARE;
     SELECT array_agg(r.id) INTO touch
     FROM unnest(p_silent_workers, p_silent_seqs) AS q(worker_id, beat_seq)
-    JOIN supervisor.worker w ON w.worker_id = q.worker_id AND w.beat_seq = q.beat_seq
-        AND w.heartbeat_at + make_interval(secs => p_confirm_after_seconds) <= clock_timestamp()
-    JOIN supervisor.job_run r ON r.assigned_worker_id = w.worker_id AND r.state = 'RUNNING'
-        AND r.continuation_state = 'NONE';
+    LEFT JOIN supervisor.worker w ON w.worker_id = q.worker_id
+    JOIN supervisor.job_run r ON r.assigned_worker_id = q.worker_id AND r.state = 'RUNNING'
+        AND r.continuation_state = 'NONE'
+    WHERE coalesce(w.heartbeat_at, r.started_at) + make_interval(secs => p_confirm_after_seconds) <= clock_timestamp()
+      AND (w.worker_id IS NULL OR w.beat_seq = q.beat_seq);
     PERFORM FROM supervisor.job_run r WHERE r.id = ANY (touch) ORDER BY r.id FOR UPDATE;
     PERFORM supervisor.acting('leader', p_epoch, 'SILENT');
     RETURN QUERY
+    WITH quiet AS MATERIALIZED (
+        -- a worker without a row counts as silent since the start
+        SELECT r.id, coalesce(w.heartbeat_at, r.started_at)
+            + make_interval(secs => greatest(w.stop_bound_seconds, p_stop_bound_seconds)) AS stopped_at
+        FROM supervisor.job_run r LEFT JOIN supervisor.worker w ON w.worker_id = r.assigned_worker_id
+        WHERE r.id = ANY (touch) AND r.state = 'RUNNING' AND r.continuation_state = 'NONE'
+    )
     UPDATE supervisor.job_run r SET continuation_state = 'CONFIRMING', continuation_reason = 'SILENT',
         version = r.version + 1,
-        continuation_check_deadline_at = greatest(
-            w.heartbeat_at + make_interval(secs => greatest(w.stop_bound_seconds, p_stop_bound_seconds)),
+        continuation_check_deadline_at = greatest(quiet.stopped_at,
             clock_timestamp() + make_interval(secs => 2 * p_heartbeat_seconds))
-    FROM supervisor.worker w
-    WHERE r.id = ANY (touch) AND w.worker_id = r.assigned_worker_id AND r.state = 'RUNNING'
-      AND r.continuation_state = 'NONE'
+    FROM quiet WHERE r.id = quiet.id
     RETURNING r.id, r.assigned_worker_id, r.continuation_check_deadline_at;
 END $$;
 
@@ -456,6 +461,11 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET
     FROM supervisor.job_run r
     WHERE r.state = 'RUNNING' AND r.started_at
         + make_interval(secs => r.timeout_seconds + p_stop_bound_seconds) <= clock_timestamp()
+    UNION ALL
+    SELECT 'ABANDONED', r.id, r.version, r.state, r.assigned_worker_id, 0
+    FROM supervisor.job_run r
+    WHERE r.state = 'RUNNING' AND r.continuation_state = 'NONE'
+      AND NOT EXISTS (SELECT FROM supervisor.worker w WHERE w.worker_id = r.assigned_worker_id)
     UNION ALL
     SELECT 'EXHAUSTED', r.id, r.version, r.state, NULL, r.fruitless_assignments
     FROM supervisor.job_run r, supervisor.setting s
