@@ -226,7 +226,8 @@ class Command:
             except BlockingIOError:
                 await anyio.wait_readable(self._control)
             except ConnectionResetError:
-                return None
+                # The launcher left our last order unread. The kernel says so once, ahead of its report.
+                continue
             else:
                 return json.loads(message) if message else None
         return None

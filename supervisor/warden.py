@@ -12,6 +12,7 @@ tells the replica that nothing is left. End of file on its own socket means that
 further launchers, and the warden exits after the last one.
 """
 
+import array
 import gc
 import os
 import signal
@@ -46,9 +47,7 @@ class Warden:
     def _accept(self) -> None:
         while self._requests:
             try:
-                message, handles, _, _ = socket.recv_fds(
-                    self._requests, 16, 4, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
-                )
+                message, handles = _receive(self._requests)
             except BlockingIOError:
                 return
             if not message:
@@ -103,6 +102,18 @@ class Warden:
         if self._mourned and sweep(os.getpid(), spare=self._launchers).killed == 0:
             while self._mourned:
                 self._mourned.pop().close()
+
+
+def _receive(requests: socket.socket) -> tuple[bytes, list[int]]:
+    """Like socket.recv_fds, which ignores its flags: commands would inherit the descriptors."""
+    handles = array.array("i")
+    message, parts, _, _ = requests.recvmsg(
+        16, socket.CMSG_SPACE(4 * handles.itemsize), socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+    )
+    for level, kind, data in parts:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            handles.frombytes(data[: len(data) - len(data) % handles.itemsize])
+    return message, list(handles)
 
 
 def main() -> None:

@@ -1,0 +1,170 @@
+"""The command handler over real processes, with tools that record."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import anyio
+import pytest
+
+from actors.command import handle
+from supervisor import Claim, Done, Outcome, Retry
+from supervisor.clock import boottime
+from tests.support.eventually import eventually
+
+
+class Tools:
+    def __init__(self, seconds: float = 30.0, kill_seconds: float = 1.0) -> None:
+        self.kill_seconds = kill_seconds
+        self.logged: list[tuple[str, bytes]] = []
+        self._deadline = boottime() + seconds
+        self._callbacks: list[Callable[[float], None]] = []
+
+    async def log(self, stream: str, data: bytes) -> None:
+        self.logged.append((stream, data))
+
+    def stop_deadline(self) -> float:
+        return self._deadline
+
+    def on_stop_deadline(self, callback: Callable[[float], None]) -> None:
+        self._callbacks.append(callback)
+
+    def move(self, deadline: float) -> None:
+        self._deadline = deadline
+        for callback in self._callbacks:
+            callback(deadline)
+
+    def text(self, stream: str) -> bytes:
+        return b"".join(data for name, data in self.logged if name == stream)
+
+
+def claim(*argv: str, **more: Any) -> Claim:
+    return Claim(7, 5, 2, 11, UUID(int=9), "command", None, {"argv": list(argv), **more}, None)
+
+
+async def run(*argv: str, **more: Any) -> tuple[Outcome, Tools]:
+    tools = Tools()
+    return await handle(claim(*argv, **more), tools), tools
+
+
+async def test_exit_codes_become_outcomes() -> None:
+    assert (await run("true"))[0] == Done({"exit_code": 0})
+    outcome, tools = await run("sh", "-c", "echo one >&2; echo two >&2; exit 4")
+    assert outcome == Retry("EXIT_4", "exit code 4: two")
+    assert tools.text("stderr") == b"one\ntwo\n"
+    assert (await run("sh", "-c", "exit 4", success_exit_codes=[0, 4]))[0] == Done({"exit_code": 4})
+    assert (await run("sh", "-c", "kill -KILL $$"))[0] == Retry("SIGNAL_SIGKILL", "killed by SIGKILL")
+
+
+async def test_what_cannot_run_is_a_retry_with_a_reason(tmp_path: Path) -> None:
+    outcome, _ = await run("/no/such/file")
+    assert outcome == Retry(
+        "SPAWN_FAILED", "the command could not be started: No such file or directory (ENOENT)"
+    )
+    outcome, _ = await run("true", cwd=str(tmp_path / "absent"))
+    assert isinstance(outcome, Retry)
+    assert outcome.error_code == "SPAWN_FAILED"
+    outcome, _ = await run(cwd="relative")
+    assert isinstance(outcome, Retry)
+    assert outcome.error_code == "INVALID_PAYLOAD"
+    assert "argv" in outcome.error_message
+    assert "cwd" in outcome.error_message
+
+
+async def test_the_environment_is_the_allow_list_and_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENURE_DATABASE_URL", "postgresql://u:secret@h/d")
+    monkeypatch.setenv("TENURE_API_TOKEN", "secret")
+    monkeypatch.setenv("SOMETHING", "secret")
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    _, tools = await run("env", "-0", env={"MINE": "a\nb"})
+    seen = dict(line.split("=", 1) for line in tools.text("stdout").decode().split("\0") if line)
+    assert seen.pop("PATH") == os.environ["PATH"]
+    token = {name: seen.pop(name) for name in list(seen) if name.startswith("TENURE_")}
+    assert token == {
+        "TENURE_RUN_ID": "7",
+        "TENURE_ATTEMPT": "2",
+        "TENURE_EPOCH": "11",
+        "TENURE_CLAIM": str(UUID(int=9)),
+    }
+    assert seen.pop("MINE") == "a\nb"
+    assert seen.pop("TZ") == "Europe/Berlin"
+    assert set(seen) <= {"HOME", "LANG", "LC_ALL", "TMPDIR"}
+    _, tools = await run("env", env_allow=["SOMETHING"])
+    assert b"SOMETHING=secret" in tools.text("stdout")
+    assert b"PATH=" not in tools.text("stdout")
+
+
+async def test_ten_megabytes_are_bounded_marked_and_drained() -> None:
+    """S22: a talkative command ends as if all had been kept."""
+    outcome, tools = await run("head", "-c", "10000000", "/dev/zero", max_output_bytes=100_000)
+    assert outcome == Done({"exit_code": 0})
+    mark = b"\n[truncated: output beyond 100000 bytes is not kept]\n"
+    assert tools.text("stdout") == bytes(100_000) + mark
+    _, tools = await run("head", "-c", "2000000", "/dev/zero")
+    assert len(tools.text("stdout")) < 1024 * 1024 + 100
+    assert tools.text("stdout").count(b"[truncated: ") == 1
+
+
+async def test_cancellation_passes_after_everything_is_dead(tmp_path: Path) -> None:
+    """TERM, then KILL for what ignores it, within kill_seconds."""
+    note = tmp_path / "pid"
+    code = (
+        "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "open(sys.argv[1], 'w').write(f'{os.getpid()}\\n'); time.sleep(600)"
+    )
+    tools = Tools(kill_seconds=1.0)
+    begun = 0.0
+    async with anyio.create_task_group() as group:
+        group.start_soon(handle, claim(sys.executable, "-c", code, str(note)), tools)
+        await eventually(lambda: note.exists() and note.read_text().endswith("\n"))
+        begun = time.monotonic()
+        group.cancel_scope.cancel()
+    assert 0.4 < time.monotonic() - begun < 1.0
+    assert not Path(f"/proc/{int(note.read_text())}").exists()
+
+
+async def test_a_stop_deadline_that_moves_keeps_the_command_alive() -> None:
+    tools = Tools(seconds=0.5, kill_seconds=0.4)
+    begun = boottime()
+
+    async def beat() -> None:
+        for _ in range(5):
+            await anyio.sleep(0.2)
+            tools.move(boottime() + 0.5)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(beat)
+        outcome = await handle(claim("sleep", "1.2"), tools)
+    assert outcome == Done({"exit_code": 0})
+    assert boottime() - begun > 1.1
+
+
+async def test_a_stop_deadline_that_stands_ends_a_stopped_command_within_the_kill_time() -> None:
+    """C07: dead by S + k, though the handler was not cancelled."""
+    tools = Tools(seconds=0.6, kill_seconds=0.8)
+    begun = boottime()
+    outcome = await handle(claim("sh", "-c", "kill -STOP $$; echo woken"), tools)
+    assert 0.6 < boottime() - begun < 0.6 + 0.8
+    assert isinstance(outcome, Retry)
+    assert outcome.error_code == "STOPPED"
+    assert tools.text("stdout") == b""
+
+
+async def test_a_segfault_costs_nobody_else_anything() -> None:
+    """C34: poison beside healthy work."""
+    poison = "import ctypes; ctypes.string_at(0)"
+    outcomes: list[Outcome] = []
+
+    async def one(*argv: str) -> None:
+        outcomes.append((await run(*argv))[0])
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(one, sys.executable, "-c", poison)
+        for _ in range(5):
+            group.start_soon(one, "sleep", "0.2")
+    assert outcomes.count(Done({"exit_code": 0})) == 5
+    assert Retry("SIGNAL_SIGSEGV", "killed by SIGSEGV") in outcomes
