@@ -279,7 +279,7 @@ async def test_rearming_at_the_very_end_does_not_hide_the_end() -> None:
     """An order that the launcher leaves unread is a reset connection for us, ahead of its report."""
     for number in range(120):
         async with start("true") as command:
-            time.sleep(number * 0.00004)  # noqa: ASYNC251  (nothing may be read before the order is sent)
+            time.sleep(number * 0.00004)  # nothing may be read before the order is sent
             command.rearm(boottime() + 30)
             assert await command.wait() == Ended(exit_code=0)
 
@@ -322,6 +322,19 @@ async def test_a_killed_launcher_takes_everything_with_it(tmp_path: Path) -> Non
             assert not alive(daemon)
             assert not alive(main)
             assert alive(look(other.pid or 0))
+
+
+async def test_the_command_dies_with_its_launcher_also_without_a_warden() -> None:
+    """PR_SET_PDEATHSIG: the kernel needs nobody's help for the command itself."""
+    async with start("sleep", "600") as command:
+        main = look(command.pid or 0)
+        assert alive(main)
+        assert spawn.WARDEN._process
+        spawn.WARDEN._process.kill()
+        spawn.WARDEN._process.wait()
+        os.kill(launcher_of(command).pid, signal.SIGKILL)
+        assert await command.wait() == Ended(stopped="lost")
+        await gone(main, 1)
 
 
 async def test_a_killed_warden_is_replaced_and_its_commands_go_on() -> None:
