@@ -1,0 +1,121 @@
+"""Listening: which addresses are allowed, and a server that lives inside our event loop.
+
+The socket is bound before the server starts, so that a taken port is an error with advice and not a process
+that exits by itself. The server owns no signals; cancelling `serve` ends it, open requests get GRACE_SECONDS.
+"""
+
+import errno
+import ipaddress
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import anyio
+import uvicorn
+
+from supervisor.config import Settings
+from supervisor.errors import BadSettings, TenureError
+
+GRACE_SECONDS: Final = 2
+HEADER_BYTES: Final = 16 * 1024
+CONNECTIONS: Final = 256
+
+
+class PortInUse(TenureError):
+    """port {port} on {host} is in use"""
+
+    hint = "stop what listens there (`ss -ltnp`), or choose another port with TENURE_HTTP_PORT or --port"
+
+
+class CannotListen(TenureError):
+    """cannot listen on {host}, port {port}: {what}"""
+
+    hint = "correct TENURE_HTTP_HOST and TENURE_HTTP_PORT"
+
+
+def is_loopback(host: str) -> bool:
+    """Only what is certain: `localhost` or a literal address; any other name may point anywhere."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_bind(settings: Settings) -> None:
+    """Refuse to be reachable from other machines without a token."""
+    if not is_loopback(settings.http_host) and settings.api_token is None:
+        raise BadSettings(
+            what=f"TENURE_HTTP_HOST={settings.http_host} is not loopback and TENURE_API_TOKEN is unset"
+        )
+
+
+def bind(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host.strip("[]") or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise CannotListen(host=host, port=port, what=error.strerror or error) from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        # Listening at once: two that both bound an address with SO_REUSEADDR find out here.
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUse(host=host, port=port) from error
+        raise CannotListen(host=host, port=port, what=error.strerror or error) from error
+    listener.setblocking(False)
+    return listener
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Signals are the replica's: it drains first."""
+        yield
+
+
+async def serve(app: Any, host: str, port: int, ready: Callable[[int], None]) -> None:
+    """Serve until cancelled; `ready` gets the port (also a chosen one, for 0) when requests are answered."""
+    listener = bind(host, port)
+    server = _Server(_config(app))
+
+    async def run() -> None:
+        with anyio.CancelScope(shield=True):
+            await server.serve(sockets=[listener])
+
+    with listener:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            try:
+                while not server.started:
+                    await anyio.sleep(0.01)
+                ready(listener.getsockname()[1])
+                await anyio.sleep_forever()
+            finally:
+                server.should_exit = True
+
+
+def _config(app: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS,
+        h11_max_incomplete_event_size=HEADER_BYTES,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )

@@ -1,0 +1,8 @@
+"""`python -m supervisor.cli`, which is how a fleet starts its replicas."""
+
+import sys
+
+from supervisor.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""`tenure up`: one replica in the foreground, or several with an embedded database under one parent."""
+
+from typing import Annotated
+
+import anyio
+import typer
+
+from schemas.migrate import check
+from supervisor.cli import session
+from supervisor.cli.sample import seed
+from supervisor.config import Settings, load_settings
+from supervisor.store import Store
+
+
+def up(
+    replicas: Annotated[
+        int, typer.Option(min=1, max=100, help="How many replicas, on ports P, P+1, ...")
+    ] = 1,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="P; else TENURE_HTTP_PORT, 8080.", show_default=False)
+    ] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Add sample jobs and run them.")] = False,
+) -> int:
+    """Run replicas in the foreground; Ctrl-C drains them.
+
+    Without TENURE_DATABASE_URL an embedded PostgreSQL is started and migrated. With one the schema must be
+    there: `tenure migrate` makes it.
+
+    Examples:
+
+    - `tenure up --replicas 3 --sample`   three replicas, a database and something to look at
+    - `TENURE_DATABASE_URL=postgresql://... tenure up`   one replica, as a container runs it
+    """
+    # Loaded here: the other commands start faster without the web server and the domains.
+    from supervisor.api.server import check_bind  # noqa: PLC0415
+    from supervisor.fleet import run_fleet  # noqa: PLC0415
+    from supervisor.logs import configure  # noqa: PLC0415
+    from supervisor.wiring import run_replica  # noqa: PLC0415
+
+    settings = load_settings() if port is None else load_settings(http_port=port)
+    check_bind(settings)
+    configure(settings)
+    if settings.database_url is not None:
+        session.worker_url(settings)  # a malformed one is refused before anything starts
+        anyio.run(check, session.control_url(settings)).refuse_old()
+    if replicas > 1 or settings.database_url is None:
+        return run_fleet(settings, replicas, prepare=_seed if sample else None)
+    if sample:
+        anyio.run(_seed, settings)
+    return run_replica(settings)
+
+
+async def _seed(settings: Settings) -> None:
+    store = Store(session.control_url(settings), name="tenure sample", size=1)
+    try:
+        await seed(store)
+    finally:
+        await store.close()
