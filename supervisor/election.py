@@ -17,7 +17,7 @@ from structlog.contextvars import bound_contextvars
 
 from supervisor.clock import Clock, jitter
 from supervisor.config import Timings
-from supervisor.errors import DatabaseUnreachable, LostTenure, OutcomeUnknown, UnsafeServer
+from supervisor.errors import DatabaseUnreachable, LostTenure, OutcomeUnknown, TrustOver, UnsafeServer
 from supervisor.logs import logger
 from supervisor.memory import Memory
 from supervisor.metrics import Metrics
@@ -147,8 +147,9 @@ class Election:
         except* NoProgress as stuck:
             _log.error("resigning", reason=str(stuck.exceptions[0]))
             reasons.append("NO_PROGRESS")
-        except* _TrustOver as over:
-            reasons.append(str(over.exceptions[0]))
+        except* TrustOver as over:
+            _log.warning("stepping down", reason=str(over.exceptions[0]))
+            reasons.append("TRUST_OVER")
         scope.cancel()
 
     async def _renew(self, tenure: Tenure) -> None:
@@ -157,7 +158,7 @@ class Election:
             await self._clock.sleep(self._timings.renew_retry)
             sent = self._clock.now()
             if not tenure.trusted(sent):
-                raise _TrustOver("TRUST_OVER")
+                raise TrustOver(epoch=tenure.epoch, why="no renewal was answered in time")
             try:
                 row = await self._store.row(
                     "renew_tenure",
@@ -170,7 +171,7 @@ class Election:
                 _log.warning("renewal not answered", reason=str(error))
                 continue
             if row is None:
-                raise _TrustOver("SUPERSEDED")
+                raise TrustOver(epoch=tenure.epoch, why="the renewal was refused")
             tenure.trusted_until = sent + self._timings.renew_deadline
             if row["resign_requested"]:
                 return
@@ -180,7 +181,3 @@ class Election:
             await self._store.value("resign_tenure", tenure.epoch, self._worker_id, reason, timeout=2)
         except (DatabaseUnreachable, OutcomeUnknown) as error:
             _log.warning("could not resign; the lease runs out by itself", reason=str(error))
-
-
-class _TrustOver(Exception):
-    pass

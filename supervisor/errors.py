@@ -62,6 +62,12 @@ class LostTenure(TenureError):
     hint = "another replica leads; nothing to do"
 
 
+class TrustOver(TenureError):
+    """the tenure of epoch {epoch} is over: {why}"""
+
+    hint = "its renewals were not answered in time, or another replica leads; nothing to do"
+
+
 class UnsafeServer(TenureError):
     """this server cannot keep a promise: {what}"""
 

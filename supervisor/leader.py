@@ -15,8 +15,9 @@ from supervisor import plan
 from supervisor.clock import Clock
 from supervisor.config import Timings
 from supervisor.election import NoProgress, Tenure
-from supervisor.errors import LostTenure
+from supervisor.errors import LostTenure, TrustOver
 from supervisor.logs import logger
+from supervisor.maker import Maker
 from supervisor.metrics import Metrics
 from supervisor.plan import Attention, Due, Worker
 from supervisor.store import Record, Store
@@ -26,6 +27,7 @@ from supervisor.watch import Watch
 TICK_SECONDS: Final = 1.0
 ASSIGN_BATCH: Final = 500
 ASSIGN_PAUSE_SECONDS: Final = 0.01
+MAKE_SECONDS: Final = 0.5
 PARTITION_SECONDS: Final = 86400.0
 
 _log = logger("leader")
@@ -62,6 +64,7 @@ class Leader:
         self._beats: Watch[str, int] = Watch()
         self._runs: Watch[int, int] = Watch()
         self._partitions_due = self._clock.now()
+        self._maker = Maker(store, self._call)
         self.duties: tuple[Duty, ...] = (
             self.confirm,
             self.expire,
@@ -74,13 +77,14 @@ class Leader:
         )
         start = self._clock.now()
         self.progress: dict[str, float] = dict.fromkeys(
-            ("look", "assign", *(duty.__name__ for duty in self.duties)), start
+            ("look", "assign", "schedules", "events", *(duty.__name__ for duty in self.duties)), start
         )
 
     async def run(self) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(self._tick_for_ever)
             group.start_soon(self._assign_for_ever)
+            group.start_soon(self._make_for_ever)
 
     async def _tick_for_ever(self) -> None:
         period = min(TICK_SECONDS, self._timings.heartbeat)
@@ -105,12 +109,22 @@ class Leader:
             # hints come in swarms; a short pause turns many into one batch
             await self._clock.sleep(ASSIGN_PAUSE_SECONDS)
 
+    async def _make_for_ever(self) -> None:
+        while True:
+            await self._guarded("schedules", self._make(self._maker.schedules))
+            await self._guarded("events", self._make(self._maker.events))
+            await self._wakeups.wait("event", MAKE_SECONDS)
+
+    async def _make(self, make: Callable[[], Awaitable[int]]) -> None:
+        if await make():
+            self._wakeups.hint("run")
+
     async def _guarded(self, name: str, work: Awaitable[None]) -> None:
         """One duty's turn: bounded, and its failure its own. The end of the tenure ends everything."""
         try:
             with anyio.fail_after(self._timings.leader_lease):
                 await work
-        except LostTenure:
+        except (LostTenure, TrustOver):
             raise
         except Exception as error:  # noqa: BLE001  whatever one duty does, the others go on
             self._metrics.duty_errors.labels(name).inc()
@@ -127,7 +141,7 @@ class Leader:
     async def _call(self, query: str, *args: Any) -> Sequence[Record]:
         """A fenced call; not even sent when this leader no longer trusts itself."""
         if not self._tenure.trusted(self._clock.now()):
-            raise LostTenure(what=f"the tenure of epoch {self._tenure.epoch} is no longer trusted")
+            raise TrustOver(epoch=self._tenure.epoch, why="no renewal was answered in time")
         return await self._store.rows(query, self._tenure.epoch, *args)
 
     async def _look_into(self, sight: list[Sight]) -> None:

@@ -12,7 +12,6 @@ from typing import Final
 from supervisor.claims import Claims
 from supervisor.clock import boottime, jitter
 from supervisor.config import Timings
-from supervisor.errors import TenureError
 from supervisor.logs import logger
 from supervisor.memory import Memory
 from supervisor.metrics import Metrics
@@ -48,6 +47,10 @@ class Pulse:
     _leaderless_since: float | None = None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+
+    @property
+    def _patience(self) -> float:
+        return max(1.0, 2 * self.timings.heartbeat)
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
@@ -100,9 +103,9 @@ class Pulse:
                 self.slots,
                 self.timings.stop_bound,
                 self.draining,
-                timeout=max(1.0, 2 * self.timings.heartbeat),
+                timeout=self._patience,
             )
-        except TenureError as error:
+        except Exception as error:  # noqa: BLE001  however it fails, it is a beat not answered, and the next follows
             self.metrics.beat_errors.inc()
             _log.warning("beat not answered", worker_id=self.worker_id, reason=str(error))
             return False
@@ -136,6 +139,12 @@ class Pulse:
         executing = self.claims.executing()
         if executing and now - self._leaderless_since >= self.timings.confirm_after:
             try:
-                await store.value("confirm_self", self.worker_id, executing, self.timings.stop_bound)
-            except TenureError as error:
+                await store.value(
+                    "confirm_self",
+                    self.worker_id,
+                    executing,
+                    self.timings.stop_bound,
+                    timeout=self._patience,
+                )
+            except Exception as error:  # noqa: BLE001  the next beat says it again
                 _log.warning("could not say that there is no leader", reason=str(error))

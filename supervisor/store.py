@@ -88,7 +88,7 @@ class Store:
         sql = queries()[query].sql
         for turn in range(REPEATS):
             try:
-                async with self._connection() as connection, _deadline(query, timeout):
+                async with _deadline(query, timeout), self._connection() as connection:
                     rows: Sequence[Record] = await connection.fetch(sql, *args)
                     if connection in _UNSURE:
                         raise OutcomeUnknown(name=query, what="the commit was not confirmed by the standby")

@@ -8,14 +8,16 @@ import asyncio
 from typing import Any, Final, Literal
 
 import anyio
+import asyncpg
 
+from schemas import queries
 from supervisor.clock import jitter
 from supervisor.errors import DatabaseUnreachable
 from supervisor.logs import logger
 from supervisor.store import connect
 
-Kind = Literal["run", "assigned", "leader"]
-KINDS: Final[tuple[Kind, ...]] = ("run", "assigned", "leader")
+Kind = Literal["run", "assigned", "leader", "event"]
+KINDS: Final[tuple[Kind, ...]] = ("run", "assigned", "leader", "event")
 CHANNEL: Final = "tenure"
 
 _log = logger("wakeups")
@@ -63,9 +65,9 @@ class Wakeups:
                     async with asyncio.timeout(10):
                         await lost.wait()
                 except TimeoutError:
-                    await connection.execute("", timeout=5)
-        except TimeoutError as error:
-            raise DatabaseUnreachable(what="the listening connection does not answer") from error
+                    await connection.fetch(queries()["ping_database"].sql, timeout=5)
+        except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise DatabaseUnreachable(what=f"the listening connection is lost: {error}") from error
         finally:
             connection.terminate()
 

@@ -61,6 +61,7 @@ BEGIN
         JOIN supervisor.job_definition d ON d.id = r.job_definition_id
         WHERE r.version = m.version AND r.state IN ('PENDING', 'ORPHANED') AND r.cancel_requested_at IS NULL
           AND r.not_before <= clock_timestamp() AND d.enabled
+          AND NOT EXISTS (SELECT FROM supervisor.domain_pause p WHERE p.domain = r.domain)
           AND w.state = 'active' AND r.domain = ANY (w.domains)
           AND (r.retry_of_id IS NULL
                OR supervisor.root_quiesced(r.root_id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds))
@@ -422,7 +423,8 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS
             UNION ALL SELECT d.id FROM supervisor.job_definition d WHERE NOT d.enabled) x
     )
     SELECT r.id, r.version, r.domain, r.job_definition_id, rooms.room
-    FROM unnest(p_domains, p_limits) AS d(domain, room)
+    FROM (SELECT m.domain, m.room FROM unnest(p_domains, p_limits) AS m(domain, room)
+          WHERE NOT EXISTS (SELECT FROM supervisor.domain_pause p WHERE p.domain = m.domain)) d
     CROSS JOIN closed
     CROSS JOIN LATERAL (
         SELECT r.id, r.version, r.domain, r.job_definition_id, r.priority, r.not_before

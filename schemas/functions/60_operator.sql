@@ -1,60 +1,5 @@
 -- What people and applications ask for. Each request leaves an audit row in the same transaction.
 
--- Work appears exactly if the caller's transaction commits.
-CREATE OR REPLACE FUNCTION supervisor.enqueue(
-    job text, payload jsonb DEFAULT '{}', key text DEFAULT NULL, not_before timestamptz DEFAULT NULL,
-    priority integer DEFAULT NULL)
-RETURNS TABLE (id bigint, state text, created boolean)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-    what   record;
-    old    record;
-    wanted jsonb := coalesce(enqueue.payload, '{}');
-    run_id bigint;
-BEGIN
-    IF jsonb_typeof(wanted) <> 'object' THEN
-        RAISE EXCEPTION 'the payload must be a JSON object' USING ERRCODE = 'TN022';
-    END IF;
-    IF enqueue.key ~ '^(time|retry|event):' THEN
-        RAISE EXCEPTION 'keys that begin with time:, retry: or event: are reserved' USING ERRCODE = 'TN022';
-    END IF;
-    IF length(enqueue.key) NOT BETWEEN 1 AND 200 THEN
-        RAISE EXCEPTION 'a key has 1 to 200 characters' USING ERRCODE = 'TN022';
-    END IF;
-    SELECT d.* INTO what FROM supervisor.job_definition d WHERE d.name = enqueue.job AND d.removed_at IS NULL
-        FOR KEY SHARE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no job %', enqueue.job USING ERRCODE = 'TN020';
-    END IF;
-    wanted := what.payload || wanted;
-    IF octet_length(wanted::text) > 262144 THEN
-        RAISE EXCEPTION 'the payload has % bytes, over the limit of 262144', octet_length(wanted::text)
-            USING ERRCODE = 'TN022';
-    END IF;
-
-    run_id := nextval('supervisor.job_run_id');
-    PERFORM supervisor.acting('enqueue', NULL, 'TRIGGERED');
-    INSERT INTO supervisor.job_run AS r (id, root_id, job_definition_id, domain, action, payload, priority, max_attempts,
-        timeout_seconds, backoff_seconds, backoff_max_seconds, idempotency_key, not_before)
-    VALUES (run_id, run_id, what.id, what.domain, what.action, wanted, coalesce(enqueue.priority, what.priority),
-        what.max_attempts, what.timeout_seconds, what.backoff_seconds, what.backoff_max_seconds, enqueue.key,
-        coalesce(enqueue.not_before, clock_timestamp()))
-    ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
-    IF FOUND THEN
-        PERFORM pg_notify('tenure', 'run');
-        RETURN QUERY SELECT run_id, 'PENDING', true;
-        RETURN;
-    END IF;
-    SELECT r.id, r.state, r.payload, r.job_definition_id INTO old FROM supervisor.job_run r
-        WHERE r.idempotency_key = enqueue.key;
-    IF old.job_definition_id <> what.id OR old.payload <> wanted THEN
-        RAISE EXCEPTION 'key % was used for run % with another job or payload', enqueue.key, old.id
-            USING ERRCODE = 'TN021';
-    END IF;
-    RETURN QUERY SELECT old.id, old.state, false;
-END $$;
-
 CREATE OR REPLACE FUNCTION supervisor.note_audit(
     p_actor text, p_action text, p_target text, p_before jsonb, p_after jsonb) RETURNS void
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -165,6 +110,7 @@ DECLARE
     was supervisor.job_definition;
     saved supervisor.job_definition;
     wanted supervisor.job_definition;
+    renewed boolean;
 BEGIN
     SELECT d.* INTO was FROM supervisor.job_definition d WHERE d.name = p_name AND d.removed_at IS NULL FOR UPDATE;
     IF p_create THEN
@@ -182,11 +128,19 @@ BEGIN
     ELSE
         saved := was;
     END IF;
-    wanted := jsonb_populate_record(saved, p_spec - '{id,name,created_at,updated_at,removed_at}'::text[]);
+    wanted := jsonb_populate_record(saved, p_spec
+        - '{id,name,created_at,updated_at,removed_at,fired_until,next_fire_at,schedule_error}'::text[]);
+    renewed := (saved.cron, saved.timezone, saved.enabled) IS DISTINCT FROM (wanted.cron, wanted.timezone, wanted.enabled);
     UPDATE supervisor.job_definition d SET domain = wanted.domain, action = wanted.action, payload = wanted.payload,
         enabled = wanted.enabled, priority = wanted.priority, max_attempts = wanted.max_attempts,
         timeout_seconds = wanted.timeout_seconds, concurrency = wanted.concurrency, backoff_seconds = wanted.backoff_seconds,
-        backoff_max_seconds = wanted.backoff_max_seconds, updated_at = clock_timestamp()
+        backoff_max_seconds = wanted.backoff_max_seconds, cron = wanted.cron, timezone = wanted.timezone,
+        missed = wanted.missed, missed_limit = wanted.missed_limit, event_type = wanted.event_type,
+        concurrency_policy = wanted.concurrency_policy, updated_at = clock_timestamp(),
+        -- a new schedule, or one that was switched on again, begins now: the past is not made up for
+        fired_until = CASE WHEN renewed THEN greatest(d.fired_until, clock_timestamp()) ELSE d.fired_until END,
+        next_fire_at = CASE WHEN renewed THEN '-infinity' ELSE d.next_fire_at END,
+        schedule_error = CASE WHEN renewed THEN NULL ELSE d.schedule_error END
     WHERE d.id = saved.id RETURNING d.* INTO saved;
     PERFORM supervisor.note_audit(p_actor, CASE WHEN p_create THEN 'job.add' ELSE 'job.set' END, 'job:' || p_name,
         CASE WHEN was.id IS NOT NULL THEN to_jsonb(was) END, to_jsonb(saved));
@@ -228,4 +182,21 @@ BEGIN
     UPDATE supervisor.setting s SET value = p_value, updated_at = clock_timestamp() WHERE s.name = p_name;
     PERFORM supervisor.note_audit(p_actor, 'setting.set', 'setting:' || p_name, was, p_value);
     RETURN was;
+END $$;
+
+CREATE OR REPLACE FUNCTION supervisor.pause_domain(p_actor text, p_domain text, p_paused boolean) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF p_paused THEN
+        INSERT INTO supervisor.domain_pause (domain, actor) VALUES (p_domain, p_actor) ON CONFLICT DO NOTHING;
+    ELSE
+        DELETE FROM supervisor.domain_pause p WHERE p.domain = p_domain;
+    END IF;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM supervisor.note_audit(p_actor, CASE WHEN p_paused THEN 'domain.pause' ELSE 'domain.resume' END,
+        'domain:' || p_domain, jsonb_build_object('paused', NOT p_paused), jsonb_build_object('paused', p_paused));
+    PERFORM pg_notify('tenure', 'run');
+    RETURN true;
 END $$;

@@ -10,8 +10,8 @@ REVOKE ALL ON ALL SEQUENCES IN SCHEMA supervisor
 GRANT SELECT ON supervisor.leader_epoch, supervisor.leader_lease, supervisor.tenure_log, supervisor.worker,
     supervisor.job_definition, supervisor.job_run, supervisor.job_run_history, supervisor.job_run_log,
     supervisor.late_finish, supervisor.retry_request, supervisor.setting, supervisor.audit,
-    supervisor.schema_migration TO tenure_control;
-GRANT SELECT ON supervisor.setting, supervisor.schema_migration TO tenure_worker;
+    supervisor.skipped_fire, supervisor.event, supervisor.domain_pause, supervisor.schema_migration TO tenure_control;
+GRANT SELECT ON supervisor.setting, supervisor.domain_pause, supervisor.schema_migration TO tenure_worker;
 GRANT SELECT ON supervisor.schema_migration TO tenure_console;
 
 GRANT EXECUTE ON FUNCTION
@@ -29,6 +29,12 @@ GRANT EXECUTE ON FUNCTION
     supervisor.exhaust(bigint, text, bigint[], integer[]),
     supervisor.next_attempts(bigint, integer),
     supervisor.make_partitions(integer),
+    supervisor.read_schedules(integer),
+    supervisor.fire(bigint, bigint[], text[], text[], timestamptz[], timestamptz[], timestamptz[], text[], bigint[],
+        timestamptz[], bigint[], timestamptz[], timestamptz[], integer[]),
+    supervisor.process_events(bigint, integer),
+    supervisor.emit(text, jsonb, text),
+    supervisor.pause_domain(text, text, boolean),
     supervisor.read_workers(),
     supervisor.read_due(text[], integer[], text[], bigint[], double precision),
     supervisor.read_attention(double precision),
@@ -54,4 +60,7 @@ GRANT EXECUTE ON FUNCTION
     supervisor.append_log(text, bigint, uuid, integer[], text[], text[])
     TO tenure_worker;
 
-GRANT EXECUTE ON FUNCTION supervisor.enqueue(text, jsonb, text, timestamptz, integer) TO tenure_client;
+GRANT EXECUTE ON FUNCTION
+    supervisor.enqueue(text, jsonb, text, timestamptz, integer),
+    supervisor.emit(text, jsonb, text)
+    TO tenure_client;

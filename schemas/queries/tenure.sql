@@ -62,3 +62,18 @@ SELECT id, retry_of_id FROM supervisor.next_attempts($1::bigint, $2::integer)
 -- name: make_partitions
 -- Partitions of the history for the coming months.
 SELECT supervisor.make_partitions($1::integer) AS made
+
+-- name: read_schedules
+-- Schedules that want a look now.
+SELECT id, cron, timezone, missed, missed_limit, fired_until, at FROM supervisor.read_schedules($1::integer)
+
+-- name: fire_schedules
+-- The instants of many schedules, and their watermarks, in one call.
+SELECT id, job_definition_id, scheduled_for
+FROM supervisor.fire($1::bigint, $2::bigint[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[],
+    $7::timestamptz[], $8::text[], $9::bigint[], $10::timestamptz[], $11::bigint[], $12::timestamptz[],
+    $13::timestamptz[], $14::integer[])
+
+-- name: process_events
+-- Runs out of events.
+SELECT id, runs FROM supervisor.process_events($1::bigint, $2::integer)
