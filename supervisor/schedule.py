@@ -8,6 +8,7 @@ minutes or hours follows elapsed time instead, as Debian's cron does.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -53,11 +54,7 @@ def instants(
     window = timedelta(hours=1)
     while True:
         start = max(after, until - window)
-        found = []
-        for instant in _after(cron, timezone, start):
-            if instant > until or len(found) > 4 * limit:
-                break
-            found.append(instant)
+        found = list(takewhile(lambda instant: instant <= until, _after(cron, timezone, start)))
         if len(found) >= limit or start == after:
             return found[-limit:]
         window *= 2
