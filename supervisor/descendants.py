@@ -6,7 +6,8 @@ packages.
 
 Signals go through a pidfd whose process is checked again after opening, so a reused pid is never hit. NOT
 reachable: descendants that changed their user where this process may not signal them; they are counted and
-reported.
+reported. Nor is a chain in which every process forks a
+successor into a new session at once: it runs ahead of any reader of /proc and ends only by itself.
 """
 
 import ctypes
