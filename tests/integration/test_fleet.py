@@ -6,10 +6,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from supervisor.config import load_settings
 from supervisor.embedded import EmbeddedPostgres, Urls, read_urls
 from supervisor.fleet import PortInUse, run_fleet
 from tests.support.eventually import eventually
-from tests.support.replica import free_port
+from tests.support.replica import TIMINGS, free_port
 from tests.support.server import own_root
 
 PARENT = (
@@ -25,6 +26,8 @@ PARENT = (
     "replica = [sys.executable, '-m', 'tests.support.stand_in'];"
     "sys.exit(run_fleet(load_settings(http_port=0), 3, command=replica))"
 )
+STAND_INS = (sys.executable, "-c", PARENT)
+SAMPLE = (sys.executable, "-m", "supervisor.cli", "up", "--replicas", "3", "--sample", "--port", "0")
 
 
 class Parent:
@@ -57,11 +60,11 @@ class Parent:
 
 
 @contextmanager
-def parent(directory: Path, **env: str) -> Iterator[Parent]:
+def parent(directory: Path, command: Sequence[str] = STAND_INS, **env: str) -> Iterator[Parent]:
     settings = {"STAND_IN_DIR": str(directory), "TENURE_STATE_DIR": str(directory / "state"), **env}
     with (directory / "output").open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-c", PARENT],
+            command,
             env={**os.environ, **settings},
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -164,6 +167,36 @@ async def test_the_embedded_database_lives_and_stops_with_the_fleet(tmp_path: Pa
         fleet.process.terminate()
         assert fleet.process.wait(20) == 0
         assert read_urls(root / "state") is None
+
+
+async def test_the_sample_runs_on_three_real_replicas_under_one_leader() -> None:
+    """What `make run` starts: one leader, three active replicas, runs that succeed, a drain on Ctrl-C."""
+    root = own_root()
+    with parent(root, SAMPLE, TENURE_DRAIN_SECONDS="1", **TIMINGS) as fleet:
+        await eventually(partial(_contains, fleet, "is up"), timeout=30)
+
+        def status() -> dict[str, Any]:
+            assert fleet.process.poll() is None, fleet.output()
+            return _status(root / "state")
+
+        await eventually(lambda: status()["runs"]["SUCCEEDED"] >= 4, timeout=40, interval=0.5)
+        now = status()
+        assert [replica["state"] for replica in now["replicas"]] == ["active"] * 3
+        assert now["leader"]["worker_id"] in {replica["worker_id"] for replica in now["replicas"]}
+        fleet.process.send_signal(signal.SIGINT)
+        assert fleet.process.wait(30) == 0, fleet.output()
+    assert read_urls(root / "state") is None
+
+
+def _status(state: Path) -> dict[str, Any]:
+    shown = subprocess.run(
+        [sys.executable, "-m", "supervisor.cli", "status", "--json"],
+        env={**os.environ, "TENURE_STATE_DIR": str(state)},
+        capture_output=True,
+        check=True,
+    )
+    answer: dict[str, Any] = json.loads(shown.stdout)
+    return answer
 
 
 def _contains(fleet: Parent, word: str) -> bool:

@@ -1,8 +1,12 @@
 """The test bed itself: two databases are apart, and each has what the migrations make."""
 
+from pathlib import Path
+
 import asyncpg
 
 from supervisor.embedded import Urls
+from tests.support.eventually import eventually
+from tests.support.replica import replica
 
 
 async def test_the_database_of_a_test_is_migrated_and_safe(database: Urls) -> None:
@@ -20,3 +24,23 @@ async def test_every_role_can_connect(database: Urls) -> None:
         connection = await asyncpg.connect(url)
         assert await connection.fetchval("SELECT current_user") == f"tenure_{role}"
         await connection.close()
+
+
+async def test_a_replica_of_a_test_leads_freezes_and_drains(database: Urls, tmp_path: Path) -> None:
+    async with replica(database, tmp_path, ready="/readyz") as alone:
+
+        async def leads() -> bool:
+            leader = (await alone.status())["leader"]
+            return leader is not None
+
+        await eventually(leads)
+        alone.freeze()
+        await eventually(lambda: _state(alone.pid) == "T")
+        alone.thaw()
+        await eventually(alone.answers)
+        assert await alone.stop() == 0, alone.output()
+        assert not Path(f"/proc/{alone.pid}").exists()
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
