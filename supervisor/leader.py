@@ -203,6 +203,8 @@ class Leader:
             *stopped,
             self._timings.stop_bound,
         )
+        for row in assigned:
+            self._metrics.run_queue.observe(row["queued_seconds"])
         return len(assigned) == ASSIGN_BATCH
 
     async def confirm(self, sight: Sight) -> None:

@@ -10,14 +10,12 @@ class Memory:
     timeline: int | None = None
     changes: int = 0
 
-    def learn(self, epoch: int, system_identifier: int, timeline: int) -> bool:
-        """Remember; True when the epoch is news. Timelines are compared within one system only."""
+    def learn(self, epoch: int, system_identifier: int, timeline: int) -> None:
+        """Remember the greatest; timelines are compared within one system only."""
         if system_identifier != self.system_identifier:
             self.system_identifier, self.timeline = system_identifier, timeline
         else:
             self.timeline = max(self.timeline or 0, timeline)
-        if epoch <= self.epoch:
-            return False
-        self.epoch = epoch
-        self.changes += 1
-        return True
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self.changes += 1

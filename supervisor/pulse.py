@@ -45,6 +45,7 @@ class Pulse:
     draining: bool = False
     answered_at: float = 0.0
     _leaderless_since: float | None = None
+    _changes: int = 0
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -121,9 +122,10 @@ class Pulse:
         return True
 
     def _learn(self, row: Record) -> None:
-        if self.memory.learn(row["epoch"] or 0, row["system_identifier"], row["timeline"]):
-            self.metrics.leader_changes.inc()
-            self.metrics.leader_epoch.set(self.memory.epoch)
+        self.memory.learn(row["epoch"] or 0, row["system_identifier"], row["timeline"])
+        self.metrics.leader_epoch.set(self.memory.epoch)
+        self.metrics.leader_changes.inc(self.memory.changes - self._changes)
+        self._changes = self.memory.changes
         if row["drain"] and not self.draining:
             self.listener.drain()
         if row["assigned"]:

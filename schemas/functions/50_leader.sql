@@ -31,7 +31,7 @@ $$;
 CREATE OR REPLACE FUNCTION supervisor.assign(
     p_epoch bigint, p_ids bigint[], p_versions integer[], p_workers text[], p_silent_workers text[],
     p_silent_seqs bigint[], p_stop_bound_seconds double precision)
-RETURNS TABLE (id bigint, worker_id text, attempt integer)
+RETURNS TABLE (id bigint, worker_id text, attempt integer, queued_seconds double precision)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
@@ -88,7 +88,8 @@ BEGIN
     LEFT JOIN lingering g ON g.job_definition_id = x.job_definition_id
     WHERE r.id = x.id
       AND (x.concurrency IS NULL OR coalesce(o.taken, 0) + coalesce(g.taken, 0) + x.place <= x.concurrency)
-    RETURNING r.id, r.assigned_worker_id, r.attempt;
+    RETURNING r.id, r.assigned_worker_id, r.attempt,
+        extract(epoch FROM clock_timestamp() - r.not_before)::double precision;
 
     FOREACH target IN ARRAY ARRAY(SELECT DISTINCT unnest(p_workers)) LOOP
         PERFORM pg_notify('tenure', 'assigned:' || target);

@@ -27,7 +27,7 @@ SELECT why, id, version, state, worker_id, seconds FROM supervisor.read_attentio
 
 -- name: assign_runs
 -- The leader's batch of assignments; rows that no longer qualify are left out of the answer.
-SELECT id, worker_id, attempt
+SELECT id, worker_id, attempt, queued_seconds
 FROM supervisor.assign($1::bigint, $2::bigint[], $3::integer[], $4::text[], $5::text[], $6::bigint[], $7::float8)
 
 -- name: orphan_runs
