@@ -1,0 +1,353 @@
+"""A worker is killed, cut off, blocked, drained, or left without a leader."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from supervisor.clock import boottime
+from supervisor.embedded import Urls
+from tests.support.replicas import C, D, H, K, L, S, Fleet, Member, replicas
+from tests.support.variants import ORDERS
+
+pytestmark = pytest.mark.slow
+Record = Callable[[str, object], None]
+
+
+async def spread(fleet: Fleet, seconds: float, count: int, *, brood: bool = False) -> list[int]:
+    """So many runs, all executing."""
+    await fleet.define("work", fleet.effects.command(seconds, brood=brood))
+    runs = await fleet.trigger("work", count)
+    await fleet.until(lambda: fleet.running(runs), within=8, what="all running")
+    return runs
+
+
+async def executed_once(fleet: Fleet, runs: list[int]) -> None:
+    """Every one SUCCEEDED as attempt 1, by the database and by its effects."""
+    await fleet.until(lambda: fleet.succeeded(runs), within=20, what="all runs to succeed")
+    assert {row["attempt"] for row in await fleet.last(runs)} == {1}, await fleet.report()
+    executions = fleet.effects.executions().values()
+    assert sorted(one.run_id for one in executions) == sorted(runs)
+    assert all(one.begins == 1 and one.ended for one in executions)
+
+
+async def until_passed(fleet: Fleet, since: float, seconds: float) -> None:
+    async def passed() -> bool:
+        return boottime() >= since + seconds
+
+    await fleet.until(passed, within=seconds + 1, what=f"{seconds} s to pass")
+
+
+def alive(fleet: Fleet, runs: list[int]) -> list[int]:
+    found = [fleet.effects.of(run) for run in runs]
+    return [pid for one in found if one for pid in one.alive()]
+
+
+@pytest.mark.parametrize("who", ["follower", "leader"])
+async def test_the_work_of_a_killed_worker_dies_with_it_and_runs_again(
+    database: Urls, tmp_path: Path, record_property: Record, who: Literal["follower", "leader"]
+) -> None:
+    """C06: children, double-forked ones too, are dead at once; attempt 2 within D + C + 4 s (+ L + 4 s if it led)."""
+    async with replicas(database, tmp_path) as fleet:
+        leader = await fleet.leader()
+        victim = leader if who == "leader" else fleet.others(leader)[0]
+        runs = await spread(fleet, 5, 6, brood=True)
+        lost = await fleet.on(victim, runs)
+        assert len(lost) == 2
+        assert len(alive(fleet, lost)) >= 4, "each run has a command and a double-forked child"
+        began = boottime()
+        await victim.kill()
+
+        async def dead() -> bool:
+            return not alive(fleet, lost)
+
+        await fleet.until(dead, within=1, what="everything it started to be dead")
+        record_property("commands dead after seconds", round(boottime() - began, 2))
+
+        async def again() -> bool:
+            rows = [await fleet.root(run) for run in lost]
+            return all(len(row) == 2 and row[1]["started_at"] is not None for row in rows)
+
+        bound = D + C + 4 + (L + 4 if who == "leader" else 0)
+        await fleet.until(again, within=bound, what="attempt 2 of what was lost")
+        record_property("attempt 2 after seconds", round(boottime() - began, 2))
+        await fleet.until(lambda: fleet.succeeded(runs), within=15, what="all runs to succeed")
+        assert await fleet.overlaps() == [], await fleet.report()
+        for run in lost:
+            first, second = await fleet.root(run)
+            assert (first["state"], first["error_code"]) == ("TIMED_OUT", "CONTINUATION_EXPIRED")
+            assert (second["state"], second["attempt"], second["starts"]) == ("SUCCEEDED", 2, 2)
+        kept = set(runs) - set(lost)
+        assert {row["attempt"] for row in await fleet.last(list(kept))} == {1}
+
+
+@pytest.mark.parametrize("how", ["both ways", "replies only"])
+async def test_a_worker_cut_off_for_less_than_s_goes_on_with_the_same_attempt(
+    database: Urls, tmp_path: Path, record_property: Record, how: str
+) -> None:
+    """C10: CONFIRMING is set and cleared, attempt 1 succeeds."""
+    async with replicas(database, tmp_path, through_proxy=True) as fleet:
+        victim = fleet.others(await fleet.leader())[0]
+        runs = await spread(fleet, 6, 6)
+        asked = await fleet.on(victim, runs)
+        victim.cut() if how == "both ways" else victim.cut_replies()
+        began = boottime()
+
+        async def confirming() -> bool:
+            return all([(await fleet.run(run))["continuation_state"] == "CONFIRMING" for run in asked])
+
+        await fleet.until(confirming, within=S - 0.5, what="CONFIRMING on the runs of the silent worker")
+        record_property("confirming after seconds", round(boottime() - began, 2))
+        await victim.heal()
+        record_property("cut for seconds", round(boottime() - began, 2))
+        await executed_once(fleet, runs)
+        for run in asked:
+            steps = [(row["continuation_state"], row["reason"]) for row in await fleet.history(run)]
+            assert steps[3:5] == [("CONFIRMING", "SILENT"), ("NONE", "CONFIRMED")], steps
+        for run in set(runs) - set(asked):
+            assert len(await fleet.history(run)) == 4
+
+
+async def test_a_worker_cut_off_for_longer_than_d_has_stopped_before_attempt_2(
+    database: Urls, tmp_path: Path, record_property: Record
+) -> None:
+    """C11: it stops by itself, attempt 2 runs elsewhere, its late completion is kept, refused and counted."""
+    async with replicas(database, tmp_path, through_proxy=True) as fleet:
+        victim = fleet.others(await fleet.leader())[0]
+        runs = await spread(fleet, 7, 6, brood=True)
+        lost = await fleet.on(victim, runs)
+        victim.cut()
+        began = boottime()
+        await stops_by_itself(fleet, lost, began, record_property)
+        assert victim.alive, "the outage cost a replica, not only its children"
+        await runs_again(fleet, lost, began, record_property)
+        await victim.heal()
+
+        async def refused() -> bool:
+            return len(await fleet.rows("SELECT FROM supervisor.late_finish")) == len(lost)
+
+        await fleet.until(refused, within=8, what="the late completions")
+        late = await fleet.rows("SELECT * FROM supervisor.late_finish ORDER BY run_id")
+        assert [(row["run_id"], row["worker_id"]) for row in late] == [(run, victim.worker_id) for run in lost]
+        assert {(row["state"], row["error_code"]) for row in late} == {("TIMED_OUT", "CONTINUATION_LOST")}
+        assert await victim.metric("tenure_late_finishes_total") == len(lost)
+        await fleet.until(lambda: fleet.succeeded(runs), within=15, what="all runs to succeed")
+        for run in lost:
+            first, second = await fleet.root(run)
+            assert (first["state"], first["error_code"]) == ("TIMED_OUT", "CONTINUATION_EXPIRED")
+            assert first["executor_stopped_at"] is not None, "its late completion says that it has stopped"
+            assert second["state"] == "SUCCEEDED"
+        assert await fleet.overlaps() == [], await fleet.report()
+        await works_again(fleet, victim)
+
+
+async def test_a_worker_whose_answers_are_lost_has_stopped_before_attempt_2(
+    database: Urls, tmp_path: Path, record_property: Record
+) -> None:
+    """C11 one way: what it sends may still arrive, what it is told does not. Its own word ends the attempt."""
+    async with replicas(database, tmp_path, through_proxy=True) as fleet:
+        victim = fleet.others(await fleet.leader())[0]
+        runs = await spread(fleet, 7, 6, brood=True)
+        lost = await fleet.on(victim, runs)
+        victim.cut_replies()
+        began = boottime()
+        await stops_by_itself(fleet, lost, began, record_property)
+        await runs_again(fleet, lost, began, record_property)
+        await victim.heal()
+        await fleet.until(lambda: fleet.succeeded(runs), within=15, what="all runs to succeed")
+        for run in lost:
+            first, second = await fleet.root(run)
+            assert first["state"] == "TIMED_OUT"
+            assert first["error_code"] in ("CONTINUATION_EXPIRED", "CONTINUATION_LOST")
+            assert (second["state"], second["attempt"]) == ("SUCCEEDED", 2)
+        assert await fleet.overlaps() == [], await fleet.report()
+        await works_again(fleet, victim)
+
+
+async def stops_by_itself(fleet: Fleet, runs: list[int], began: float, record_property: Record) -> None:
+    async def dead() -> bool:
+        return not alive(fleet, runs)
+
+    await fleet.until(dead, within=S + K, what="what was cut off to stop")
+    record_property("stopped after seconds", round(boottime() - began, 2))
+    for run in runs:
+        one = fleet.effects.of(run)
+        assert one is not None
+        assert S - 2 * H - 0.5 < one.last - began < S + K, "stopped too early or too late"
+
+
+async def runs_again(fleet: Fleet, runs: list[int], began: float, record_property: Record) -> None:
+    async def again() -> bool:
+        rows = [await fleet.root(run) for run in runs]
+        return all(len(row) == 2 and fleet.effects.of(row[1]["id"]) for row in rows)
+
+    await fleet.until(again, within=began + D + C + 4 - boottime(), what="attempt 2")
+    record_property("attempt 2 after seconds", round(boottime() - began, 2))
+
+
+async def works_again(fleet: Fleet, member: Member) -> None:
+    """A replica that came back takes its share of new work."""
+    await fleet.define("after", fleet.effects.command(0.2))
+
+    async def shares() -> bool:
+        rows = await fleet.rows(
+            """SELECT FROM supervisor.job_run r JOIN supervisor.job_definition d ON d.id = r.job_definition_id
+               WHERE d.name = 'after' AND r.assigned_worker_id = $1 AND r.state = 'SUCCEEDED'""",
+            member.worker_id,
+        )
+        if not rows:
+            await fleet.trigger("after", 6)
+        return bool(rows)
+
+    await fleet.until(shares, within=8, what="the healed replica to work", interval=1)
+
+
+async def test_a_blocked_event_loop_costs_no_attempt(
+    database: Urls, tmp_path: Path, record_property: Record
+) -> None:
+    """C09: beats go on from their own thread while the loop sleeps S/2 and 2S; nothing is even asked about."""
+    orders = tmp_path / "orders"
+    async with replicas(database, tmp_path, count=1) as fleet:
+        (member,) = await fleet.start(variant="blockable", **{ORDERS: str(orders)})
+        for seconds in (S / 2, 2 * S):
+            await fleet.define(f"during-{seconds}", fleet.effects.command(3))
+            runs = await fleet.trigger(f"during-{seconds}", 6)
+            await fleet.until(lambda runs=runs: fleet.running(runs), within=8, what="all running")
+            held = await fleet.on(member, runs)
+            assert held
+            orders.write_text(f"sleep {seconds}")
+            began = boottime()
+            await fleet.until(
+                lambda runs=runs: fleet.succeeded(runs), within=seconds + 10, what="all runs to succeed"
+            )
+            record_property(f"blocked for {seconds}, done after", round(boottime() - began, 2))
+            assert boottime() - began > seconds, "the loop was not blocked"
+            for run in held:
+                assert [row["reason"] for row in await fleet.history(run)] == [
+                    "TRIGGERED",
+                    "ASSIGNED",
+                    "STARTED",
+                    None,
+                ]
+        assert all(one.attempt == 1 and one.begins == 1 for one in fleet.effects.executions().values())
+
+
+async def test_a_replica_that_cannot_even_beat_is_killed_and_its_work_runs_again(
+    database: Urls, tmp_path: Path, record_property: Record
+) -> None:
+    """C09: the interpreter's lock held for longer than S + k: no thread of ours runs, the kernel's timer does."""
+    orders = tmp_path / "orders"
+    async with replicas(database, tmp_path, count=1) as fleet:
+        (member,) = await fleet.start(variant="blockable", **{ORDERS: str(orders)})
+        runs = await spread(fleet, 6, 4)
+        held = await fleet.on(member, runs)
+        assert held
+        orders.write_text(f"hold {S + K + D}")
+        began = boottime()
+        assert await member.replica.wait(timeout=S + K + 1) == -9
+        record_property("killed after seconds", round(boottime() - began, 2))
+        await fleet.until(lambda: fleet.succeeded(runs), within=D + C + 4 + 7, what="all runs to succeed")
+        assert await fleet.overlaps() == [], await fleet.report()
+        assert {row["root_id"] for row in await fleet.last(runs) if row["attempt"] == 2} == set(held)
+
+
+async def test_a_worker_drained_by_an_operator_leaves_and_its_work_ends_or_moves(
+    database: Urls, tmp_path: Path, record_property: Record
+) -> None:
+    async with replicas(database, tmp_path, TENURE_DRAIN_SECONDS="2") as fleet:
+        victim = fleet.others(await fleet.leader())[0]
+        await fleet.define("brief", fleet.effects.command(2))
+        await fleet.define("lengthy", fleet.effects.command(6), max_attempts=1)
+        brief, lengthy = await fleet.trigger("brief", 6), await fleet.trigger("lengthy", 6)
+        await fleet.until(lambda: fleet.running([*brief, *lengthy]), within=8, what="all running")
+        moved = await fleet.on(victim, lengthy)
+        assert moved
+        began = time.monotonic()
+        await fleet.rows("SELECT * FROM supervisor.request_drain('test', $1)", victim.worker_id)
+        assert await victim.replica.wait(timeout=2 * H + 2 + K + 5) == 0
+        record_property("left after seconds", round(time.monotonic() - began, 2))
+        later = await fleet.trigger("brief", 6)
+        await fleet.until(
+            lambda: fleet.succeeded([*brief, *lengthy, *later]), within=15, what="all runs to succeed"
+        )
+        for run in moved:
+            first, second = await fleet.root(run)
+            assert (first["state"], first["error_code"]) == ("FAILED", "DRAINED")
+            assert (second["state"], second["starts"]) == ("SUCCEEDED", 1)
+        assert not {row["assigned_worker_id"] for row in await fleet.last(later)} & {victim.worker_id}
+        assert await fleet.overlaps() == [], await fleet.report()
+        assert len(await fleet.epochs()) == 1
+
+
+async def test_without_a_leader_a_worker_asks_itself_how_long_it_goes_on(
+    database: Urls, tmp_path: Path, record_property: Record
+) -> None:
+    """Rule 8: NO_LEADER after C; a leader before the deadline clears it, else the worker stops at the deadline."""
+    async with replicas(database, tmp_path, count=0) as fleet:
+        (leader,) = await fleet.start(variant="leads-only")
+        await fleet.leader()
+        (worker,) = await fleet.start(variant="never-leads")
+        runs = await spread(fleet, 8, 2)
+        began = await left_alone(fleet, leader, runs, record_property)
+        (leader,) = await fleet.start(variant="leads-only")
+        await executed_once(fleet, runs)
+        for run in runs:
+            steps = [(row["continuation_state"], row["reason"]) for row in await fleet.history(run)]
+            assert steps[3:5] == [("CONFIRMING", "NO_LEADER"), ("NONE", "CONFIRMED")], steps
+
+        await fleet.define("longer", fleet.effects.command(30), max_attempts=1)
+        runs = await fleet.trigger("longer", 2)
+        await fleet.until(lambda: fleet.running(runs), within=8, what="all running")
+        began = await left_alone(fleet, leader, runs, record_property)
+
+        async def stopped() -> bool:
+            return not alive(fleet, runs)
+
+        await fleet.until(stopped, within=D + 2 * H + K + 1, what="the worker to stop")
+        record_property("stopped after seconds", round(boottime() - began, 2))
+        assert boottime() - began > D - 0.5, "it stopped before its deadline"
+
+        async def recorded() -> bool:
+            return await fleet.states(runs) == {"TIMED_OUT": 2}
+
+        await fleet.until(recorded, within=3, what="TIMED_OUT, by the worker")
+        for run in runs:
+            row = await fleet.run(run)
+            assert (row["finished_by"], row["error_code"]) == ("worker", "CONTINUATION_LOST")
+            assert row["executor_stopped_at"] is not None
+        assert worker.alive
+
+
+async def left_alone(fleet: Fleet, leader: Member, runs: list[int], record_property: Record) -> float:
+    """The leader resigns and leaves, nobody follows; returns when every run is CONFIRMING, with the time of that."""
+    leader.term()
+    began = boottime()
+
+    async def confirming() -> bool:
+        return all([(await fleet.run(run))["continuation_state"] == "CONFIRMING" for run in runs])
+
+    await fleet.until(confirming, within=C + 2 * H + 1.5, what="CONFIRMING by the worker itself")
+    record_property("confirming after seconds", round(boottime() - began, 2))
+    assert boottime() - began > C - 0.1, "asked too early"
+    return boottime()
+
+
+async def test_a_beat_refused_for_a_while_is_not_the_end_of_beats(
+    database: Urls, tmp_path: Path, record_property: Record
+) -> None:
+    """Whatever a beat is answered, the next one is tried; a replica never lives on without beats."""
+    async with replicas(database, tmp_path, count=2) as fleet:
+        beat = "supervisor.beat(text, bigint, bigint, uuid[], text[], integer, double precision, boolean)"
+        await fleet.rows(f"REVOKE EXECUTE ON FUNCTION {beat} FROM tenure_worker")
+        began = boottime()
+        await until_passed(fleet, began, 1.5)
+        await fleet.rows(f"GRANT EXECUTE ON FUNCTION {beat} TO tenure_worker")
+
+        async def heard() -> bool:
+            recent = "SELECT count(*) FROM supervisor.worker WHERE heartbeat_at > clock_timestamp() - interval '1 s'"
+            living = [one for one in fleet.members if one.alive]
+            return int(await fleet.value(recent)) == len(living)
+
+        await fleet.until(heard, within=4, what="every living replica to beat again")

@@ -1,0 +1,130 @@
+"""Replicas with one thing taken out or added, for tests: `python -m tests.support.variants NAME`.
+
+They show what a guard is for (without it the next one must hold), or bring about a situation that is hard to
+get otherwise.
+"""
+
+import ctypes
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from supervisor.actor import Actor
+from supervisor.config import Settings, load_settings
+from supervisor.election import Election, Tenure
+from supervisor.leader import Leader
+from supervisor.replica import Replica
+from supervisor.urls import RuntimeUrls
+from supervisor.wiring import run_replica
+
+ORDERS = "TENURE_TEST_ORDERS"
+
+
+class LeadsOnly(Replica):
+    """Has no actor: it leads, and never holds a claim."""
+
+    def __init__(self, settings: Settings, urls: RuntimeUrls, _actors: Mapping[str, Actor]) -> None:
+        super().__init__(settings, urls, {})
+
+
+class NeverLeads(Replica):
+    def _make_election(self) -> Election:
+        return _with(_NoElection, self)
+
+
+class NeverStarts(Replica):
+    """What it is assigned stays ASSIGNED."""
+
+    def __init__(self, settings: Settings, urls: RuntimeUrls, actors: Mapping[str, Actor]) -> None:
+        super().__init__(settings, urls, actors)
+        self._runner.draining = True
+
+
+class WithoutTrust(LeadsOnly):
+    """A leader that never doubts itself and does not read the answers to its renewals: only the fence is left."""
+
+    def _make_election(self) -> Election:
+        return _with(_BlindElection, self)
+
+    async def lead(self, tenure: Tenure) -> None:
+        await _BlindLeader(self.store, tenure, self.settings.timings, self._wakeups, self.metrics).run()
+
+
+class Blockable(NeverLeads):
+    """Blocks its event loop when told to by a file: `sleep 3`, or `hold 3` to keep the interpreter's lock too."""
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._obey)
+            await super().run()
+            group.cancel_scope.cancel()
+
+    async def _obey(self) -> None:
+        orders = Path(os.environ[ORDERS])
+        while True:
+            await anyio.sleep(0.05)
+            if orders.exists():
+                kind, seconds = orders.read_text().split()
+                orders.unlink()
+                if kind == "hold":
+                    ctypes.PyDLL(None).usleep(int(float(seconds) * 1e6))
+                else:
+                    time.sleep(float(seconds))  # noqa: ASYNC251  blocking the loop is the point
+
+
+class _NoElection(Election):
+    async def attempt(self) -> Tenure | None:
+        return None
+
+
+class _BlindTenure(Tenure):
+    def trusted(self, _now: float) -> bool:
+        return True
+
+
+class _BlindElection(Election):
+    async def attempt(self) -> Tenure | None:
+        tenure = await super().attempt()
+        if tenure is None:
+            return None
+        return _BlindTenure(tenure.epoch, tenure.holder, tenure.trusted_until, tenure.quarantined_until)
+
+    async def _renew(self, tenure: Tenure) -> None:
+        while True:
+            await self._clock.sleep(self._timings.renew_retry)
+            await self._store.row("renew_tenure", tenure.epoch, self._worker_id, self._timings.leader_lease)
+
+
+class _BlindLeader(Leader):
+    def _require_progress(self) -> None:
+        """Nor does it wonder how long it has done nothing."""
+
+
+def _with(kind: type[Election], replica: Any) -> Election:
+    return kind(
+        replica.store,
+        replica.worker_id,
+        replica.settings.timings,
+        replica._memory,
+        replica._wakeups,
+        replica.metrics,
+    )
+
+
+VARIANTS: dict[str, type[Replica]] = {
+    "plain": Replica,
+    "leads-only": LeadsOnly,
+    "never-leads": NeverLeads,
+    "never-starts": NeverStarts,
+    "without-trust": WithoutTrust,
+    "blockable": Blockable,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(run_replica(load_settings(), VARIANTS[sys.argv[1]]))
