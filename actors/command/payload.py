@@ -5,11 +5,13 @@
  "env_allow": ["NAME", ...]               variables taken over from the replica instead of DEFAULT_ENV_ALLOW
  "cwd": "/absolute/path"                  working directory; the replica's own without it
  "max_output_bytes": 1048576              how much of stdout and stderr together is kept
- "success_exit_codes": [0]}               which exit codes are a success
+ "success_exit_codes": [0],               which exit codes are a success
+ "event": {...}}                          the event that made the run; put there by the leader
 
 Names that begin with TENURE_ are ours: the replica's secrets live there and the fencing token does.
 """
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,6 +35,7 @@ class Order:
     cwd: str | None
     max_output_bytes: int
     success_exit_codes: tuple[int, ...]
+    event: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> Self:
@@ -44,6 +47,7 @@ class Order:
             cwd=given.get("cwd"),
             max_output_bytes=given.get("max_output_bytes", DEFAULT_OUTPUT_BYTES),
             success_exit_codes=tuple(given.get("success_exit_codes", (0,))),
+            event=given.get("event"),
         )
 
 
@@ -51,10 +55,21 @@ def environment(order: Order, claim: Claim, replica: Mapping[str, str] = os.envi
     return {
         **{name: replica[name] for name in order.env_allow if name in replica},
         **order.env,
+        **_event_variables(order.event),
         "TENURE_RUN_ID": str(claim.run_id),
         "TENURE_ATTEMPT": str(claim.attempt),
         "TENURE_EPOCH": str(claim.epoch),
         "TENURE_CLAIM": str(claim.claim_id),
+    }
+
+
+def _event_variables(event: Mapping[str, Any] | None) -> dict[str, str]:
+    if event is None:
+        return {}
+    return {
+        "TENURE_EVENT_ID": str(event.get("id", "")),
+        "TENURE_EVENT_TYPE": str(event.get("type", "")),
+        "TENURE_EVENT": json.dumps(event.get("payload", {})),
     }
 
 
@@ -117,6 +132,10 @@ def _success_exit_codes(value: Any) -> str | None:
     return None if fits else "success_exit_codes must be a list of integers from 0 to 255"
 
 
+def _event(value: Any) -> str | None:
+    return None if isinstance(value, dict) else "event must be an object"
+
+
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and "\0" not in value
 
@@ -132,4 +151,5 @@ _CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "cwd": _cwd,
     "max_output_bytes": _max_output_bytes,
     "success_exit_codes": _success_exit_codes,
+    "event": _event,
 }

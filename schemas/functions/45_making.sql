@@ -139,18 +139,22 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
+    free  bigint[];
     valid bigint[];
     slot  record;
     made  record;
 BEGIN
     PERFORM supervisor.fence(p_epoch);
     PERFORM supervisor.acting('leader', p_epoch, 'SCHEDULED');
-    PERFORM FROM supervisor.job_definition d WHERE d.id = ANY (p_ids) ORDER BY d.id FOR NO KEY UPDATE;
+    -- one that an application holds in its transaction comes with the next look
+    SELECT coalesce(array_agg(x.id), '{}') INTO free FROM (
+        SELECT d.id FROM supervisor.job_definition d WHERE d.id = ANY (p_ids)
+        ORDER BY d.id FOR NO KEY UPDATE SKIP LOCKED) x;
     WITH moved AS (
         UPDATE supervisor.job_definition d SET fired_until = m.now, next_fire_at = m.next, schedule_error = m.error
         FROM unnest(p_ids, p_crons, p_timezones, p_fired_until, p_now, p_next, p_errors)
             AS m(id, cron, timezone, fired_until, now, next, error)
-        WHERE d.id = m.id AND d.cron = m.cron AND d.timezone = m.timezone AND d.fired_until = m.fired_until
+        WHERE d.id = m.id AND d.id = ANY (free) AND d.cron = m.cron AND d.timezone = m.timezone AND d.fired_until = m.fired_until
           AND m.now >= d.fired_until AND d.enabled AND d.removed_at IS NULL
         RETURNING d.id)
     SELECT coalesce(array_agg(moved.id), '{}') INTO valid FROM moved;
@@ -222,6 +226,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
+    free  bigint[];
     news  record;
     job   supervisor.job_definition;
     made  record;
@@ -229,13 +234,17 @@ DECLARE
 BEGIN
     PERFORM supervisor.fence(p_epoch);
     PERFORM supervisor.acting('leader', p_epoch, 'EVENT');
-    PERFORM FROM supervisor.job_definition d
+    SELECT coalesce(array_agg(x.id), '{}') INTO free FROM (
+        SELECT d.id FROM supervisor.job_definition d
         WHERE d.event_type IN (SELECT u.type FROM supervisor.event u WHERE u.processed_at IS NULL
                                ORDER BY u.created_at LIMIT p_limit)
           AND d.enabled AND d.removed_at IS NULL
-        ORDER BY d.id FOR NO KEY UPDATE;
+        ORDER BY d.id FOR NO KEY UPDATE SKIP LOCKED) x;
     FOR news IN SELECT e.id, e.type, e.payload, e.created_at FROM supervisor.event e WHERE e.processed_at IS NULL
         ORDER BY e.created_at LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
+        -- an application holds one of its definitions: this event waits for the next look
+        CONTINUE WHEN EXISTS (SELECT FROM supervisor.job_definition d WHERE d.event_type = news.type AND d.enabled
+            AND d.removed_at IS NULL AND NOT d.id = ANY (free));
         count := 0;
         FOR job IN SELECT d.* FROM supervisor.job_definition d
             WHERE d.event_type = news.type AND d.enabled AND d.removed_at IS NULL ORDER BY d.id LOOP

@@ -36,7 +36,8 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
-    target text;
+    counted bigint[];
+    target  text;
 BEGIN
     PERFORM supervisor.fence(p_epoch);
     -- after a failover nothing is given out until what the old timeline started has stopped by itself
@@ -46,9 +47,11 @@ BEGIN
     PERFORM FROM supervisor.worker w WHERE w.worker_id = ANY (p_workers || p_silent_workers)
         ORDER BY w.worker_id FOR SHARE;
     -- two calls of one leader (the first unanswered, the second its repetition) must not share one free place
-    PERFORM FROM supervisor.job_definition d WHERE d.concurrency IS NOT NULL
-        AND d.id IN (SELECT r.job_definition_id FROM supervisor.job_run r WHERE r.id = ANY (p_ids))
-        ORDER BY d.id FOR NO KEY UPDATE;
+    -- (and an application that has just enqueued one of a bounded job holds up that job only, until it commits)
+    SELECT coalesce(array_agg(x.id), '{}') INTO counted FROM (
+        SELECT d.id FROM supervisor.job_definition d WHERE d.concurrency IS NOT NULL
+            AND d.id IN (SELECT r.job_definition_id FROM supervisor.job_run r WHERE r.id = ANY (p_ids))
+        ORDER BY d.id FOR NO KEY UPDATE SKIP LOCKED) x;
     PERFORM FROM supervisor.job_run r WHERE r.id = ANY (p_ids) ORDER BY r.id FOR UPDATE;
     PERFORM supervisor.acting('leader', p_epoch, 'ASSIGNED');
     RETURN QUERY
@@ -61,6 +64,7 @@ BEGIN
         JOIN supervisor.job_definition d ON d.id = r.job_definition_id
         WHERE r.version = m.version AND r.state IN ('PENDING', 'ORPHANED') AND r.cancel_requested_at IS NULL
           AND r.not_before <= clock_timestamp() AND d.enabled
+          AND (d.concurrency IS NULL OR d.id = ANY (counted))
           AND NOT EXISTS (SELECT FROM supervisor.domain_pause p WHERE p.domain = r.domain)
           AND w.state = 'active' AND r.domain = ANY (w.domains)
           AND (r.retry_of_id IS NULL

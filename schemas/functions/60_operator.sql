@@ -35,22 +35,26 @@ RETURNS TABLE (id bigint, requested boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    run record;
+    run  record;
+    kept boolean;
 BEGIN
+    -- the definition before the run, as everywhere; FOR SHARE: it is not removed before this request is in
+    PERFORM FROM supervisor.job_definition d
+        WHERE d.id = (SELECT r.job_definition_id FROM supervisor.job_run r WHERE r.id = p_run_id)
+          AND d.removed_at IS NULL FOR SHARE;
+    kept := FOUND;
     SELECT r.* INTO run FROM supervisor.job_run r WHERE r.id = p_run_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no run %', p_run_id USING ERRCODE = 'TN020';
+    END IF;
+    IF NOT kept THEN
+        RAISE EXCEPTION 'the job of run % was removed', p_run_id USING ERRCODE = 'TN021';
     END IF;
     IF run.next_attempt_id IS NOT NULL THEN
         RAISE EXCEPTION 'run % has a newer attempt: run %', p_run_id, run.next_attempt_id USING ERRCODE = 'TN021';
     END IF;
     IF run.state NOT IN ('FAILED', 'TIMED_OUT', 'CANCELED') THEN
         RAISE EXCEPTION 'run % is %', p_run_id, run.state USING ERRCODE = 'TN021';
-    END IF;
-    -- FOR SHARE: the definition cannot be removed before this request is in
-    PERFORM FROM supervisor.job_definition d WHERE d.id = run.job_definition_id AND d.removed_at IS NULL FOR SHARE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'the job of run % was removed', p_run_id USING ERRCODE = 'TN021';
     END IF;
     INSERT INTO supervisor.retry_request (run_id, actor) VALUES (p_run_id, p_actor) ON CONFLICT DO NOTHING;
     IF FOUND THEN

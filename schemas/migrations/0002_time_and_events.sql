@@ -35,7 +35,7 @@ CREATE TABLE supervisor.event (
     id            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     type          text        NOT NULL CHECK (type ~ '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}$'),
     payload       jsonb       NOT NULL DEFAULT '{}'
-                  CHECK (jsonb_typeof(payload) = 'object' AND octet_length(payload::text) <= 131072),
+                  CHECK (jsonb_typeof(payload) = 'object' AND octet_length(payload::text) <= 65536),
     dedupe_key    text        CHECK (length(dedupe_key) BETWEEN 1 AND 200),
     created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     processed_at  timestamptz,
