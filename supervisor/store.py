@@ -33,6 +33,8 @@ CONNECT_SECONDS: Final = 5.0
 CALL_SECONDS: Final = 6.0
 REPEATABLE: Final = frozenset({"40P01", "40001", "55P03"})
 REPEATS: Final = 5
+# what the driver raises, besides the server's own errors, when a connection breaks under it
+BROKEN: Final = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 # the server is going, coming, read-only or full: nothing was done, or it is not known
 DISCONNECTED: Final = ("08", "57P", "25006", "53", "57014")
 
@@ -70,7 +72,7 @@ async def connect(url: str, *, application_name: str, cached_statements: int = 2
         )
     except asyncpg.PostgresError as error:
         raise DatabaseUnreachable(what=str(error)) from None
-    except (OSError, TimeoutError, asyncpg.InterfaceError, ssl.SSLError, ValueError) as error:
+    except (*BROKEN, TimeoutError, ssl.SSLError, ValueError) as error:
         raise DatabaseUnreachable(what=f"{type(error).__name__}: {error}") from None
 
 
@@ -100,7 +102,7 @@ class Store:
                 if (translated := _translated(error, query)) is not None:
                     raise translated from error
                 raise
-            except (OSError, asyncpg.InterfaceError) as error:
+            except BROKEN as error:
                 raise OutcomeUnknown(name=query, what=f"{type(error).__name__}: {error}") from error
         raise AssertionError("unreachable")
 
@@ -118,7 +120,7 @@ class Store:
             connection = self._idle.pop()
             try:
                 await connection.close(timeout=1)
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            except (*BROKEN, TimeoutError, asyncpg.PostgresError):
                 connection.terminate()
 
     @asynccontextmanager

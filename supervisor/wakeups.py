@@ -14,7 +14,7 @@ from schemas import queries
 from supervisor.clock import jitter
 from supervisor.errors import DatabaseUnreachable
 from supervisor.logs import logger
-from supervisor.store import connect
+from supervisor.store import BROKEN, connect
 
 Kind = Literal["run", "assigned", "leader", "event"]
 KINDS: Final[tuple[Kind, ...]] = ("run", "assigned", "leader", "event")
@@ -66,7 +66,7 @@ class Wakeups:
                         await lost.wait()
                 except TimeoutError:
                     await connection.fetch(queries()["ping_database"].sql, timeout=5)
-        except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except (TimeoutError, asyncpg.PostgresError, *BROKEN) as error:
             raise DatabaseUnreachable(what=f"the listening connection is lost: {error}") from error
         finally:
             connection.terminate()

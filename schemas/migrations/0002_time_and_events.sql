@@ -49,3 +49,12 @@ CREATE TABLE supervisor.domain_pause (
     paused_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     actor      text        NOT NULL
 );
+
+-- What takes a place of a bounded definition is counted without reading its history.
+CREATE INDEX job_run_live_of_job ON supervisor.job_run (job_definition_id)
+    WHERE state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED');
+CREATE INDEX job_run_unstopped_of_job ON supervisor.job_run (job_definition_id)
+    WHERE state IN ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED')
+      AND started_at IS NOT NULL AND executor_stopped_at IS NULL;
+CREATE INDEX job_run_owed_of_job ON supervisor.job_run (job_definition_id)
+    WHERE retry_at IS NOT NULL AND next_attempt_id IS NULL;
