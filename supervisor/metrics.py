@@ -39,6 +39,8 @@ class Metrics:
         self.renew_seconds = histogram("tenure_lease_renew_seconds", "Time of a beat, send to answer")
         self.beat_errors = counter("tenure_beat_errors", "Beats that were not answered")
         self.claims = gauge("tenure_claims", "Claims this replica holds")
+        self.redis_errors = counter("tenure_redis_errors", "Calls to Redis that failed or came too late")
+        self.redis_open = gauge("tenure_redis_open", "1 while Redis is left alone after an error")
         self.loop_lag = gauge("tenure_event_loop_lag_seconds", "How late the event loop wakes up")
 
     def render(self) -> bytes:
