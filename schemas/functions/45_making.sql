@@ -263,3 +263,15 @@ BEGIN
         RETURN QUERY SELECT news.id, count;
     END LOOP;
 END $$;
+
+-- The newest attempt of a run's root; owed = another one follows.
+CREATE OR REPLACE FUNCTION supervisor.run_outcome(p_run_id bigint)
+RETURNS TABLE (id bigint, root_id bigint, attempt integer, state text, owed boolean, result jsonb, error_code text,
+               error_message text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+    SELECT n.id, n.root_id, n.attempt, n.state, n.retry_at IS NOT NULL AND n.next_attempt_id IS NULL, n.result,
+        n.error_code, n.error_message
+    FROM supervisor.job_run r JOIN supervisor.job_run n ON n.root_id = r.root_id
+    WHERE r.id = p_run_id
+    ORDER BY n.attempt DESC LIMIT 1
+$$;

@@ -34,6 +34,7 @@ GRANT EXECUTE ON FUNCTION
         timestamptz[], bigint[], timestamptz[], timestamptz[], integer[]),
     supervisor.process_events(bigint, integer),
     supervisor.emit(text, jsonb, text),
+    supervisor.run_outcome(bigint),
     supervisor.pause_domain(text, text, boolean),
     supervisor.read_workers(),
     supervisor.read_due(text[], integer[], text[], bigint[], double precision),
@@ -62,5 +63,6 @@ GRANT EXECUTE ON FUNCTION
 
 GRANT EXECUTE ON FUNCTION
     supervisor.enqueue(text, jsonb, text, timestamptz, integer),
-    supervisor.emit(text, jsonb, text)
+    supervisor.emit(text, jsonb, text),
+    supervisor.run_outcome(bigint)
     TO tenure_client;

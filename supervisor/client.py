@@ -1,0 +1,177 @@
+"""For applications: trigger jobs and emit events, also inside the application's own transaction.
+
+    async with Client("postgresql://tenure_client:...@db/app") as tenure:
+        run = await tenure.trigger("nightly", {"env": {"ORDER": "42"}}, key="order-42")
+        ended = await tenure.wait(run.id, timeout=60)
+
+With a connection of your own, work appears exactly if your transaction commits:
+
+    async with connection.transaction():
+        await connection.execute("UPDATE orders SET paid = true WHERE id = $1", 42)
+        await enqueue(connection, "nightly", {"env": {"ORDER": "42"}}, key="order-42")
+
+`enqueue` and `emit` take anything with asyncpg's `fetchrow`. From another driver or language, call the SQL
+functions `supervisor.enqueue(job, payload, key, not_before, priority)` and `supervisor.emit(type, payload,
+dedupe_key)`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, Self
+
+import anyio
+
+from schemas import queries
+from supervisor.clock import boottime
+from supervisor.errors import NotFound, TenureError
+from supervisor.jobrun import TERMINAL
+from supervisor.store import Record, Store
+
+POLL_SECONDS = 0.1
+POLL_MAX_SECONDS = 2.0
+
+
+class StillRunning(TenureError):
+    """run {id} is {state} after {seconds:g} s"""
+
+    hint = "`tenure run why {id}` says what it waits for"
+
+
+class Connection(Protocol):
+    async def fetchrow(self, query: str, *args: Any) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """`created` is False when the key was used before: this is that run."""
+
+    id: int
+    state: str
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    id: int
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The newest attempt of a run. `final`: it has ended and no further attempt follows."""
+
+    id: int
+    root_id: int
+    attempt: int
+    state: str
+    final: bool
+    result: Mapping[str, Any] | None
+    error_code: str | None
+    error_message: str | None
+
+    @property
+    def succeeded(self) -> bool:
+        return self.state == "SUCCEEDED"
+
+
+async def enqueue(
+    connection: Connection,
+    job: str,
+    payload: Mapping[str, Any] | None = None,
+    *,
+    key: str | None = None,
+    not_before: datetime | None = None,
+    priority: int | None = None,
+) -> Triggered:
+    """Inside the caller's transaction, if there is one."""
+    row = await connection.fetchrow(
+        queries()["enqueue_run"].sql, job, json.dumps(dict(payload or {})), key, not_before, priority
+    )
+    return Triggered(row["id"], row["state"], row["created"])
+
+
+async def emit(
+    connection: Connection,
+    type: str,
+    payload: Mapping[str, Any] | None = None,
+    *,
+    dedupe_key: str | None = None,
+) -> Emitted:
+    """Inside the caller's transaction, if there is one."""
+    row = await connection.fetchrow(
+        queries()["emit_event"].sql, event_type, json.dumps(dict(payload or {})), dedupe_key
+    )
+    return Emitted(row["id"], row["created"])
+
+
+class Client:
+    """A pool of its own, for what needs no transaction of the application's."""
+
+    def __init__(self, url: str, *, size: int = 4, pooled: bool = False) -> None:
+        self._store = Store(url, name="tenure/client", size=size, pooled=pooled)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        await self._store.close()
+
+    async def trigger(
+        self,
+        job: str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        not_before: datetime | None = None,
+        priority: int | None = None,
+    ) -> Triggered:
+        return await enqueue(
+            _Rows(self._store, "enqueue_run"), job, payload, key=key, not_before=not_before, priority=priority
+        )
+
+    async def emit(
+        self, event_type: str, payload: Mapping[str, Any] | None = None, *, dedupe_key: str | None = None
+    ) -> Emitted:
+        return await emit(_Rows(self._store, "emit_event"), event_type, payload, dedupe_key=dedupe_key)
+
+    async def outcome(self, run_id: int) -> Outcome:
+        row = await self._store.row("read_outcome", run_id)
+        if row is None:
+            raise NotFound(kind="run", name=run_id)
+        return Outcome(
+            id=row["id"],
+            root_id=row["root_id"],
+            attempt=row["attempt"],
+            state=row["state"],
+            final=row["state"] in TERMINAL and not row["owed"],
+            result=json.loads(row["result"]) if row["result"] else None,
+            error_code=row["error_code"],
+            error_message=row["error_message"],
+        )
+
+    async def wait(self, run_id: int, timeout: float | None = None) -> Outcome:
+        """Until the run has ended and no further attempt follows; StillRunning after `timeout` seconds."""
+        began = boottime()
+        pause = POLL_SECONDS
+        while True:
+            outcome = await self.outcome(run_id)
+            waited = boottime() - began
+            if outcome.final:
+                return outcome
+            if timeout is not None and waited >= timeout:
+                raise StillRunning(id=outcome.id, state=outcome.state, seconds=waited)
+            await anyio.sleep(pause if timeout is None else min(pause, timeout - waited))
+            pause = min(pause * 1.5, POLL_MAX_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The store as a connection: repeats what must be repeated, and translates what is refused."""
+
+    store: Store
+    name: str
+
+    async def fetchrow(self, _query: str, *args: Any) -> Record | None:
+        return await self.store.row(self.name, *args)
