@@ -94,7 +94,7 @@ async def enqueue(
 
 async def emit(
     connection: Connection,
-    type: str,
+    event_type: str,
     payload: Mapping[str, Any] | None = None,
     *,
     dedupe_key: str | None = None,
