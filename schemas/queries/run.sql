@@ -17,15 +17,14 @@ SELECT EXISTS (SELECT FROM supervisor.job_definition d WHERE d.name = $1::text) 
 
 -- name: show_run
 -- The row under its column names, what it went through, and completions that came too late.
-SELECT to_jsonb(r) || jsonb_build_object(
-    'job', d.name,
-    'history', (SELECT coalesce(jsonb_agg(jsonb_build_object('version', h.version, 'from_state', h.from_state,
+SELECT row_to_json(r) AS run, d.name AS job,
+    (SELECT coalesce(json_agg(json_build_object('version', h.version, 'from_state', h.from_state,
             'to_state', h.to_state, 'continuation_state', h.continuation_state, 'attempt', h.attempt, 'at', h.at,
             'worker_id', h.worker_id, 'leader_epoch', h.leader_epoch, 'claim_id', h.claim_id, 'reason', h.reason)
             ORDER BY h.version, h.at), '[]')
-        FROM supervisor.job_run_history h WHERE h.run_id = r.id),
-    'late_finishes', (SELECT coalesce(jsonb_agg(to_jsonb(f) - 'run_id' ORDER BY f.at), '[]')
-        FROM supervisor.late_finish f WHERE f.run_id = r.id)) AS run, clock_timestamp() AS now
+     FROM supervisor.job_run_history h WHERE h.run_id = r.id) AS history,
+    (SELECT coalesce(json_agg(row_to_json(f) ORDER BY f.at), '[]')
+     FROM supervisor.late_finish f WHERE f.run_id = r.id) AS late_finishes, clock_timestamp() AS now
 FROM supervisor.job_run r
 LEFT JOIN supervisor.job_definition d ON d.id = r.job_definition_id
 WHERE r.id = $1::bigint

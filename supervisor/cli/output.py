@@ -70,7 +70,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty
     for row in rows:
         table.add_row(*map(_cell, row))
     if table.row_count:
-        _console(sys.stdout).print(table)
+        _print_block(table)
     else:
         say(empty)
 
@@ -83,7 +83,7 @@ def print_facts(facts: Iterable[tuple[str, Cell]]) -> None:
     for name, value in facts:
         if value is not None and value != "":
             table.add_row(name, _cell(value))
-    _console(sys.stdout).print(table)
+    _print_block(table)
 
 
 def state(name: str, continuation: str | None = None) -> Text:
@@ -113,6 +113,14 @@ def duration(seconds: float) -> str:
 def clean(text: str, keep: str = "") -> str:
     """Without anything that could steer a terminal."""
     return "".join(char if char.isprintable() or char in keep else f"\\x{ord(char):02x}" for char in text)
+
+
+def _print_block(table: Table) -> None:
+    """Without the spaces that fill the last column: what is copied or piped has none."""
+    console = _console(sys.stdout)
+    with console.capture() as captured:
+        console.print(table)
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def _cell(value: Cell) -> Text:

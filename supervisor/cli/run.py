@@ -60,7 +60,12 @@ def list_(
 def show(run_id: RunId, as_json: Json = False) -> int:
     """Show a run: every column, what it went through, and completions that came too late."""
     row = _found(session.run(lambda store: store.row("show_run", run_id)), run_id)
-    run = json.loads(row["run"])
+    run = {
+        **json.loads(row["run"]),
+        "job": row["job"],
+        "history": json.loads(row["history"]),
+        "late_finishes": json.loads(row["late_finishes"]),
+    }
     if as_json:
         output.print_json(run)
     else:

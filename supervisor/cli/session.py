@@ -4,6 +4,7 @@ import getpass
 import os
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Final, TypeVar
+from urllib.parse import urlsplit
 
 import anyio
 import typer
@@ -58,6 +59,13 @@ def embedded_urls(settings: Settings) -> Urls:
     return urls
 
 
+def check_urls(settings: Settings) -> None:
+    """Every URL a replica uses."""
+    for what in ("database", "worker_database", "listen_database"):
+        if (url := getattr(settings, f"{what}_url")) is not None:
+            _checked(url, what)
+
+
 def _checked(url: SecretStr, what: str) -> str:
     check_url(url.get_secret_value(), what)
     return url.get_secret_value()
@@ -65,12 +73,15 @@ def _checked(url: SecretStr, what: str) -> str:
 
 def check_url(url: str, what: str = "database") -> None:
     """Refuse a malformed URL here: deeper down, a message could quote a piece of it, and so of a password."""
-    several_hosts = "," in url.rpartition("@")[2]
     try:
-        parse_url(url, what)
+        netloc = urlsplit(url).netloc
+        if netloc.count("@") > 1:
+            fault = f"the {what} URL holds more than one @: in a password, @ is written as %40"
+            raise DatabaseUnreachable(what=fault)
+        if "," not in netloc.rpartition("@")[2]:  # several hosts are the driver's own form
+            parse_url(url, what)
     except BadUrl as bad:
-        if not several_hosts:
-            raise DatabaseUnreachable(what=str(bad)) from None
+        raise DatabaseUnreachable(what=str(bad)) from None
     except ValueError:
         raise DatabaseUnreachable(what=f"the {what} URL cannot be read") from None
 

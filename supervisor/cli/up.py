@@ -40,8 +40,8 @@ def up(
     settings = load_settings() if port is None else load_settings(http_port=port)
     check_bind(settings)
     configure(settings)
+    session.check_urls(settings)
     if settings.database_url is not None:
-        session.worker_url(settings)  # a malformed one is refused before anything starts
         anyio.run(check, session.control_url(settings)).refuse_old()
     if replicas > 1 or settings.database_url is None:
         return run_fleet(settings, replicas, prepare=_seed if sample else None)

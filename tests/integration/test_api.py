@@ -1,0 +1,287 @@
+"""The HTTP edge: probes, token, limits, errors, and a server that lives in our loop."""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
+
+from supervisor.api import CannotListen, PortInUse, check_bind, create_app, serve
+from supervisor.api.gate import BODY_BYTES
+from supervisor.config import Settings
+from supervisor.embedded import Urls
+from supervisor.errors import BadSettings
+from supervisor.metrics import Metrics
+from supervisor.status import StatusCache
+from supervisor.store import Store
+from tests.support.databases import with_port
+from tests.support.replica import free_port
+
+TOKEN = "a-token-of-this-test"
+
+
+@dataclass
+class FakeReplica:
+    store: Store
+    settings: Settings
+    worker_id: str = "w1"
+    draining: bool = False
+    metrics: Metrics = field(default_factory=Metrics)
+
+    async def status(self) -> dict[str, Any]:
+        return await StatusCache(self.store).status()
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+async def store(database: Urls) -> AsyncIterator[Store]:
+    store = Store(database.control, name="test", size=4)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def nowhere() -> AsyncIterator[Store]:
+    """A store whose database is not there: whoever touches it gets an error."""
+    store = Store(f"postgresql://nobody:secret-word@127.0.0.1:{free_port()}/none", name="test")
+    yield store
+    await store.close()
+
+
+def client(
+    replica: FakeReplica, app: FastAPI | None = None, host: str = "127.0.0.1:8080"
+) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app or create_app(replica))
+    return httpx.AsyncClient(transport=transport, base_url=f"http://{host}")
+
+
+async def test_healthz_never_touches_the_database(nowhere: Store) -> None:
+    async with client(FakeReplica(nowhere, Settings())) as http:
+        answer = await http.get("/healthz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok", "worker_id": "w1"})
+
+
+async def test_readyz_follows_the_database_and_the_drain(store: Store, nowhere: Store) -> None:
+    replica = FakeReplica(store, Settings())
+    async with client(replica) as http:
+        assert (await http.get("/readyz")).status_code == 200
+        replica.draining = True
+        answer = await http.get("/readyz")
+    assert (answer.status_code, answer.json()["detail"]) == (503, "draining")
+    async with client(FakeReplica(nowhere, Settings())) as http:
+        answer = await http.get("/readyz")
+    assert answer.status_code == 503
+    assert "does not answer" in answer.json()["detail"]
+    assert "secret-word" not in answer.text
+
+
+async def test_readyz_answers_in_time_when_the_database_hangs(database: Urls) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))  # accepts in the kernel, and never says a word
+    store = Store(with_port(database.control, listener.getsockname()[1]), name="test")
+    try:
+        async with client(FakeReplica(store, Settings())) as http:
+            with anyio.fail_after(3):
+                answer = await http.get("/readyz")
+    finally:
+        await store.close()
+        listener.close()
+    assert answer.status_code == 503
+
+
+async def test_metrics_are_text_also_without_a_database(nowhere: Store) -> None:
+    async with client(FakeReplica(nowhere, Settings())) as http:
+        answer = await http.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    assert "tenure_leader 0.0" in answer.text
+
+
+async def test_status_is_the_figures(store: Store) -> None:
+    async with client(FakeReplica(store, Settings())) as http:
+        answer = await http.get("/status")
+    assert answer.status_code == 200
+    assert answer.json().keys() == {
+        "leader",
+        "replicas",
+        "runs",
+        "lag_seconds",
+        "leases",
+        "confirming",
+        "orphaned",
+    }
+
+
+async def test_status_without_a_database_is_a_problem_with_advice(nowhere: Store) -> None:
+    async with client(FakeReplica(nowhere, Settings())) as http:
+        answer = await http.get("/status")
+    assert answer.status_code == 503
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "TENURE_DATABASE_URL" in answer.json()["detail"]
+    assert "secret-word" not in answer.text
+
+
+@pytest.mark.parametrize("path", ["/status", "/api/v1/openapi.json", "/nowhere"])
+@pytest.mark.parametrize(
+    "header",
+    [None, "", "Bearer", "Bearer ", f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer ü"],
+)
+async def test_without_the_token_nothing_is_told(store: Store, path: str, header: str | None) -> None:
+    replica = FakeReplica(store, Settings(api_token=TOKEN))
+    headers = {} if header is None else {b"Authorization": header.encode()}
+    async with client(replica, host="example.org") as http:
+        answer = await http.get(path, headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert TOKEN not in answer.text
+
+
+async def test_the_token_opens_everything_and_probes_need_none(store: Store) -> None:
+    replica = FakeReplica(store, Settings(api_token=TOKEN))
+    async with client(replica, host="example.org") as http:
+        answer = await http.get("/status", headers={"Authorization": f"Bearer {TOKEN}"})
+        probes = [(await http.get(path)).status_code for path in ("/healthz", "/readyz", "/metrics")]
+    assert (answer.status_code, probes) == (200, [200, 200, 200])
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("127.0.0.1:8080", 200),
+        ("localhost", 200),
+        ("[::1]:8080", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+    ],
+)
+async def test_without_a_token_only_loopback_names_are_answered(store: Store, host: str, code: int) -> None:
+    async with client(FakeReplica(store, Settings())) as http:
+        assert (await http.get("/status", headers={"Host": host})).status_code == code
+
+
+async def test_unknown_paths_and_methods_are_problems_with_security_headers(nowhere: Store) -> None:
+    async with client(FakeReplica(nowhere, Settings())) as http:
+        answers = [await http.get("/nowhere"), await http.post("/status")]
+    assert [answer.status_code for answer in answers] == [404, 405]
+    for answer in answers:
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["status"] == answer.status_code
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert "content-security-policy" in answer.headers
+
+
+async def test_an_unexpected_error_tells_its_id_only(
+    nowhere: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = create_app(FakeReplica(nowhere, Settings()))
+
+    @app.get("/broken")
+    async def broken() -> None:
+        raise RuntimeError("the secret inside")
+
+    async with client(FakeReplica(nowhere, Settings()), app) as http:
+        answer = await http.get("/broken")
+    assert answer.status_code == 500
+    assert "secret inside" not in answer.text
+    assert "Traceback" not in answer.text
+    printed = capsys.readouterr()
+    assert answer.json()["incident"] in printed.out + printed.err
+    assert "secret inside" in printed.out + printed.err
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_body_over_the_limit_is_refused(nowhere: Store, declared: bool) -> None:
+    app = create_app(FakeReplica(nowhere, Settings()))
+    sizes = []
+
+    async def raw(scope: Scope, receive: Receive, send: Send) -> None:
+        while (message := await receive()).get("more_body"):
+            sizes.append(len(message["body"]))
+
+    app.mount("/raw", raw)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(BODY_BYTES // 65536 + 1):
+            yield b"x" * 65536
+
+    async with client(FakeReplica(nowhere, Settings()), app) as http:
+        content: Any = b"x" * (BODY_BYTES + 1) if declared else chunks()
+        answer = await http.post("/raw/", content=content)
+    assert answer.status_code == 413
+    assert sum(sizes) <= BODY_BYTES
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "db.example", "localhost.example"])
+def test_beyond_loopback_a_token_is_required(host: str) -> None:
+    with pytest.raises(BadSettings, match="TENURE_API_TOKEN"):
+        check_bind(Settings(http_host=host))
+    check_bind(Settings(http_host=host, api_token=TOKEN))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "::1", "[::1]", "localhost"])
+def test_loopback_needs_no_token(host: str) -> None:
+    check_bind(Settings(http_host=host))
+
+
+@asynccontextmanager
+async def served(app: FastAPI, port: int = 0) -> AsyncIterator[int]:
+    ready = anyio.Event()
+    ports = []
+
+    def note(chosen: int) -> None:
+        ports.append(chosen)
+        ready.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve, app, "127.0.0.1", port, note)
+        with anyio.fail_after(10):
+            await ready.wait()
+        yield ports[0]
+        tasks.cancel_scope.cancel()
+
+
+async def test_serve_answers_and_ends_when_cancelled(nowhere: Store) -> None:
+    app = create_app(FakeReplica(nowhere, Settings()))
+    with anyio.fail_after(15):
+        async with served(app) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+            assert (await http.get("/healthz")).status_code == 200
+            huge = await http.get("/healthz", headers={"X-Huge": "x" * 100_000})
+            assert huge.status_code in {400, 431}
+            assert "server" not in (await http.get("/healthz")).headers
+    with pytest.raises(OSError, match="refused"), socket.create_connection(("127.0.0.1", port), timeout=1):
+        pass
+
+
+async def test_serve_leaves_the_signals_alone(nowhere: Store) -> None:
+    import signal
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    async with served(create_app(FakeReplica(nowhere, Settings()))):
+        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+async def test_a_taken_port_is_an_error_with_advice(nowhere: Store) -> None:
+    app = create_app(FakeReplica(nowhere, Settings()))
+    async with served(app) as port:
+        with pytest.raises(PortInUse, match=str(port)) as refused:
+            await serve(app, "127.0.0.1", port, lambda _port: None)
+    assert "TENURE_HTTP_PORT" in refused.value.advice
+    assert refused.value.exit_code == 1
+
+
+async def test_an_address_that_is_not_ours_is_an_error_with_advice(nowhere: Store) -> None:
+    app = create_app(FakeReplica(nowhere, Settings()))
+    with pytest.raises(CannotListen):
+        await serve(app, "192.0.2.1", 0, lambda _port: None)
+    with pytest.raises(CannotListen):
+        await serve(app, "no such host", 0, lambda _port: None)

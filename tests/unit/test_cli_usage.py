@@ -1,0 +1,285 @@
+"""The command line without a database: usage, help, and refusals that change nothing and tell no secret."""
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.cli import app, main, output
+from supervisor.cli.inputs import PAYLOAD_BYTES, check_name, parse_instant, parse_payload, read_payload
+from supervisor.errors import BadInput
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+    for name in list(os.environ):
+        if name.startswith("TENURE_") and name != "TENURE_TEST_ROOT":
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str, **env: str) -> tuple[int, str, str]:
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        code = main(args)
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    import typer.main
+
+    command = group or typer.main.get_command(app)
+    if not hasattr(command, "commands"):
+        yield path
+        return
+    for name, child in command.commands.items():
+        yield from commands(child, (*path, name))
+
+
+def test_every_pinned_command_is_there() -> None:
+    assert {" ".join(path) for path in commands()} == {
+        "up",
+        "migrate",
+        "status",
+        "doctor",
+        "job add",
+        "job set",
+        "job list",
+        "job show",
+        "job enable",
+        "job disable",
+        "job remove",
+        "job trigger",
+        "run list",
+        "run show",
+        "run why",
+        "run wait",
+        "run cancel",
+        "run retry",
+        "run logs",
+        "worker list",
+        "worker drain",
+        "leader show",
+        "leader resign",
+        "leader history",
+    }
+
+
+@pytest.mark.parametrize("path", list(commands()))
+def test_every_command_has_help_and_json(cli: Cli, path: tuple[str, ...]) -> None:
+    code, out, _ = cli(*path, "--help", COLUMNS="200")
+    assert code == 0
+    assert "Usage: tenure " + " ".join(path) in out
+    if path != ("up",):
+        assert "--json" in out
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["job"],
+        ["nonsense"],
+        ["job", "nonsense"],
+        ["status", "--nonsense"],
+        ["run", "show"],
+        ["run", "show", "x"],
+        ["run", "show", "0"],
+        ["run", "show", "-1"],
+        ["run", "show", "9223372036854775808"],
+        ["run", "list", "--limit", "0"],
+        ["run", "list", "--state", "HAPPY"],
+        ["run", "wait", "1", "--timeout", "-1"],
+        ["up", "--replicas", "0"],
+        ["up", "--port", "65536"],
+        ["job", "add", "x", "--domain", "command", "--max-attempts", "0"],
+        ["job", "add", "x", "--domain", "command", "--timeout", "-1"],
+        ["job", "add", "x", "--domain", "command", "--priority", "x"],
+        ["job", "add", "x"],
+        ["job", "set", "x"],
+        ["job", "add", "x; drop table", "--domain", "command"],
+        ["job", "add", "", "--domain", "command"],
+        ["job", "add", "x", "--domain", "nonsense", "--payload", "{}"],
+        ["job", "add", "x", "--domain", "command", "--payload", "{}"],
+        ["job", "add", "x", "--domain", "command", "--payload", "[1]"],
+        ["job", "add", "x", "--domain", "command", "--payload", "{oops"],
+        ["job", "add", "x", "--domain", "command", "--payload", "@/no/such/file"],
+        ["job", "trigger", "x", "--not-before", "tomorrow"],
+        ["job", "trigger", "x", "--not-before", "2030-01-31T09:00"],
+        ["job", "show", "\udcff\udcfe"],
+        ["worker", "drain", "\udcff"],
+    ],
+)
+def test_wrong_usage_exits_2_before_any_database(cli: Cli, args: list[str]) -> None:
+    code, _, err = cli(*args)
+    assert code == 2
+    assert "Traceback" not in err
+
+
+def test_an_unknown_domain_names_the_known_ones(cli: Cli) -> None:
+    code, _, err = cli("job", "add", "x", "--domain", "nonsense", "--payload", "{}", "--json")
+    assert code == 2
+    assert "known are command" in json.loads(err)["error"]
+
+
+def test_usage_errors_are_json_when_asked_for(cli: Cli) -> None:
+    code, out, err = cli("run", "show", "x", "--json")
+    assert (code, out) == (2, "")
+    assert json.loads(err).keys() == {"error", "hint"}
+    assert "tenure run show --help" in json.loads(err)["hint"]
+
+
+def test_without_any_database_exit_3_and_how_to_start_one(cli: Cli) -> None:
+    code, out, err = cli("status")
+    assert (code, out) == (3, "")
+    assert "tenure up" in err
+    code, _, err = cli("status", "--json")
+    assert code == 3
+    assert "tenure up" in json.loads(err)["hint"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://tenure:s3cr3t-w0rd@127.0.0.1:{closed}/db",
+        "postgresql://tenure:s3cr3t-w0rd@no-such-host.invalid/db",
+        "mysql://tenure:s3cr3t-w0rd@127.0.0.1/db",
+        "s3cr3t-w0rd",
+        "postgresql://tenure:a/s3cr3t-w0rd@127.0.0.1/db",
+        "postgresql://tenure:a#s3cr3t-w0rd@127.0.0.1/db",
+        "postgresql://tenure:a@s3cr3t-w0rd:x@127.0.0.1/db",
+        "postgresql://tenure:s3cr3t-w0rd@[::1/db",
+        "postgresql://tenure:s3cr3t-w0rd@127.0.0.1:port/db",
+        "postgresql://tenure:s3cr3t-w0rd\u2100@127.0.0.1/db",
+    ],
+)
+@pytest.mark.parametrize("command", [("status",), ("migrate",), ("doctor",), ("up",), ("job", "list")])
+def test_a_bad_url_exits_3_without_the_password(cli: Cli, url: str, command: tuple[str, ...]) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        closed = str(probe.getsockname()[1])
+    code, out, err = cli(*command, TENURE_DATABASE_URL=url.replace("{closed}", closed))
+    assert code == 3, err
+    assert "s3cr3t-w0rd" not in out + err
+    assert "Traceback" not in err
+
+
+def test_wrong_settings_exit_2(cli: Cli) -> None:
+    code, _, err = cli("status", TENURE_STOP_BOUND_SECONDS="1")
+    assert code == 2
+    assert "stop bound" in err
+    code, _, err = cli("status", TENURE_STOP_BOUND_SECONDS="soon")
+    assert code == 2
+    assert "TENURE_STOP_BOUND_SECONDS" in err
+
+
+def test_up_refuses_to_be_reachable_without_a_token(cli: Cli) -> None:
+    code, _, err = cli("up", TENURE_HTTP_HOST="0.0.0.0", TENURE_DATABASE_URL="postgresql://u@127.0.0.1:1/x")
+    assert code == 2
+    assert "TENURE_API_TOKEN" in err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "nonsense",
+        "[]",
+        "1",
+        "null",
+        '"x"',
+        "{oops",
+        '{"a": NaN}',
+        '{"a": Infinity}',
+        "[" * 100_000,
+        '{"a":' * 100_000,
+    ],
+)
+def test_what_is_no_json_object_is_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        parse_payload(text)
+
+
+def test_payloads_up_to_the_limit() -> None:
+    frame = len(json.dumps({"a": ""}))
+    assert parse_payload(json.dumps({"a": "x" * (PAYLOAD_BYTES - frame)}))
+    with pytest.raises(BadInput, match="over the limit"):
+        parse_payload(json.dumps({"a": "x" * (PAYLOAD_BYTES - frame + 1)}))
+    with pytest.raises(BadInput, match="over the limit"):
+        parse_payload(json.dumps({"a": "ä" * (PAYLOAD_BYTES // 2)}))
+
+
+def test_payload_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "payload.json"
+    file.write_text('{"argv": ["true"]}')
+    assert read_payload(f"@{file}") == {"argv": ["true"]}
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(BadInput, match="cannot be read"):
+        read_payload(f"@{file}")
+
+
+def test_payload_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"argv": ["true"]}'))
+    assert read_payload("-") == {"argv": ["true"]}
+
+
+@pytest.mark.parametrize("name", ["x", "a.b_c:d/e-f", "9" * 200])
+def test_names(name: str) -> None:
+    assert check_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "-x", " x", "x\n", "x y", "é", "9" * 201, "'; --", "x\x1b[31m"])
+def test_names_that_are_none(name: str) -> None:
+    with pytest.raises(BadInput):
+        check_name(name)
+
+
+def test_instants_have_an_offset() -> None:
+    assert parse_instant("2030-01-31T09:00:00Z") == datetime(2030, 1, 31, 9, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.04, "0.0s"),
+        (9.96, "10.0s"),
+        (59, "59s"),
+        (60, "1m"),
+        (61, "1m 1s"),
+        (3600, "1h"),
+        (5400, "1h 30m"),
+        (90000, "1d 1h"),
+    ],
+)
+def test_durations_for_people(seconds: float, text: str) -> None:
+    assert output.duration(seconds) == text
+
+
+def test_ages_look_both_ways() -> None:
+    now = datetime.now(UTC)
+    assert output.age(now, now - timedelta(minutes=2)) == "2m ago"
+    assert output.age(now, (now + timedelta(minutes=2)).isoformat()) == "in 2m"
+    assert output.age(now, None) == ""
+
+
+def test_nothing_of_a_user_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b]0;owned\x07[bold red]x[/] :smile: \r\u202e"
+    output.print_table(["NAME"], [[hostile]], empty="")
+    output.say(hostile)
+    output.print_facts([("name", hostile)])
+    output.print_error(hostile, hostile, as_json=False)
+    printed = capsys.readouterr()
+    for text in (printed.out, printed.err):
+        assert not {"\x1b", "\x07", "\r", "\u202e"} & set(text)
+        assert "[bold red]x[/] :smile:" in text
