@@ -7,6 +7,7 @@ then end. The clock is /proc/uptime, the same one that bounds an execution; appe
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +96,8 @@ class Effects:
 def _overlaps(root: int, group: Iterable[Execution]) -> list[str]:
     ordered = sorted(group, key=lambda one: one.first)
     return [
-        f"root {root}: attempt {one.attempt} lived until {one.last}, attempt {other.attempt} began {other.first}"
-        for one, other in zip(ordered, ordered[1:], strict=False)
+        f"root {root}: attempt {one.attempt} lived until {one.last}, {other.attempt} began at {other.first}"
+        for one, other in pairwise(ordered)
         if other.first <= one.last
     ]
 

@@ -25,6 +25,7 @@ import asyncpg
 from supervisor.embedded import Urls
 from tests.support.effects import Effects
 from tests.support.eventually import eventually
+from tests.support.invariants import violations
 from tests.support.proxy import Proxy
 from tests.support.replica import Replica, replica
 
@@ -124,13 +125,16 @@ class Fleet:
 
     async def define(self, name: str, payload: Mapping[str, Any], **spec: object) -> None:
         spec = {"domain": "command", "payload": payload, "backoff_seconds": 0.1, **spec}
-        await self.rows("SELECT FROM supervisor.save_job('test', $1, $2::jsonb, true)", name, json.dumps(spec))
+        await self.rows(
+            "SELECT FROM supervisor.save_job('test', $1, $2::jsonb, true)", name, json.dumps(spec)
+        )
 
     async def trigger(self, name: str, count: int = 1) -> list[int]:
         """So many runs, in one statement."""
         rows = await self.rows(
             """SELECT e.id FROM generate_series(1, $2::integer) n
-               CROSS JOIN LATERAL supervisor.enqueue($1, '{}', format('%s-%s-%s', $1::text, txid_current(), n)) e""",
+               CROSS JOIN LATERAL supervisor.enqueue(
+                   $1, '{}', format('%s-%s-%s', $1::text, txid_current(), n)) e""",
             name,
             count,
         )
@@ -145,7 +149,8 @@ class Fleet:
 
     async def history(self, root_id: int) -> list[Row]:
         return await self.rows(
-            "SELECT * FROM supervisor.job_run_history WHERE root_id = $1 ORDER BY at, run_id, version", root_id
+            "SELECT * FROM supervisor.job_run_history WHERE root_id = $1 ORDER BY at, run_id, version",
+            root_id,
         )
 
     async def last(self, runs: Sequence[int]) -> list[Row]:
@@ -186,6 +191,14 @@ class Fleet:
         rows = await self.rows("SELECT id, root_id FROM supervisor.job_run")
         return self.effects.overlaps({row["id"]: row["root_id"] for row in rows})
 
+    async def faultless(self) -> None:
+        """What every test asserts at its end: no execution overlapped another, and no rule was broken."""
+        broken = [*await self.overlaps(), *await self.violations()]
+        assert not broken, "\n".join([*broken, await self.report()])
+
+    async def violations(self) -> list[str]:
+        return await violations(self.rows)
+
     # the leader
 
     async def epochs(self) -> list[Row]:
@@ -201,7 +214,8 @@ class Fleet:
         return next((one for one in self.members if one.worker_id == name), None)
 
     async def leader(self, within: float = TAKE_OVER) -> Member:
-        return await self.until(self.holder, within=within, what="a leader")
+        leader: Member = await self.until(self.holder, within=within, what="a leader")
+        return leader
 
     async def led_after(self, epoch: int, within: float) -> int:
         """The epoch of whoever leads after `epoch`."""
@@ -210,11 +224,14 @@ class Fleet:
             now = await self.epoch()
             return now if now > epoch else None
 
-        return await self.until(later, within=within, what=f"an epoch after {epoch}")
+        reached: int = await self.until(later, within=within, what=f"an epoch after {epoch}")
+        return reached
 
     # members
 
-    async def start(self, count: int = 1, *, variant: str = "plain", **env: str) -> list[Member]:
+    async def start(
+        self, count: int = 1, *, variant: str = "plain", env: Mapping[str, str] = {}
+    ) -> list[Member]:
         started = await asyncio.gather(*(self._start(variant, env) for _ in range(count)))
         self.members += started
         return list(started)
@@ -276,7 +293,9 @@ class Fleet:
             f"{row['actor']}: {row['reason']}"
             for row in rows
         ]
-        text += [f"{row['at']:%H:%M:%S.%f} epoch {row['epoch']} {row['holder']}" for row in await self.epochs()]
+        text += [
+            f"{row['at']:%H:%M:%S.%f} epoch {row['epoch']} {row['holder']}" for row in await self.epochs()
+        ]
         for one in self.members:
             tail = one.replica.output().splitlines()[-25:]
             text += [f"--- {names[one.worker_id]} = {one.worker_id}, exit {one.replica.returncode}", *tail]
@@ -289,9 +308,15 @@ class Fleet:
 
 @asynccontextmanager
 async def replicas(
-    urls: Urls, directory: Path, *, count: int = 3, through_proxy: bool = False, **env: str
+    urls: Urls,
+    directory: Path,
+    *,
+    count: int = 3,
+    through_proxy: bool = False,
+    checked: bool = True,
+    **env: str,
 ) -> AsyncIterator[Fleet]:
-    """A fleet of `count` plain replicas; more, and other kinds, by `fleet.start`."""
+    """A fleet of `count` plain replicas; more, and other kinds, by `fleet.start`. Checked when it is left."""
     async with AsyncExitStack() as stack:
         fleet = Fleet(urls, directory, Effects(directory / "effects"), through_proxy, env, stack)
         stack.push_async_callback(fleet.close)
@@ -302,3 +327,5 @@ async def replicas(
             await fleet.start(count)
             await fleet.leader()
         yield fleet
+        if checked:
+            await fleet.faultless()

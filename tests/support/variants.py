@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class NeverStarts(Replica):
 
 
 class WithoutTrust(LeadsOnly):
-    """A leader that never doubts itself and does not read the answers to its renewals: only the fence is left."""
+    """A leader that never doubts itself and ignores the answers to its renewals: the fence alone is left."""
 
     def _make_election(self) -> Election:
         return _with(_BlindElection, self)
@@ -55,8 +56,16 @@ class WithoutTrust(LeadsOnly):
         await _BlindLeader(self.store, tenure, self.settings.timings, self._wakeups, self.metrics).run()
 
 
+class NeverStops(Replica):
+    """Believes in its claims for hours after the last word: no self-stop, no dead man's timer."""
+
+    def __init__(self, settings: Settings, urls: RuntimeUrls, actors: Mapping[str, Actor]) -> None:
+        super().__init__(settings, urls, actors)
+        self._claims._timings = replace(settings.timings, self_stop=10_000.0)
+
+
 class Blockable(NeverLeads):
-    """Blocks its event loop when told to by a file: `sleep 3`, or `hold 3` to keep the interpreter's lock too."""
+    """Blocks its event loop when a file says so: `sleep 3`, or `hold 3` to keep the interpreter's lock."""
 
     async def run(self) -> None:
         async with anyio.create_task_group() as group:
@@ -74,7 +83,7 @@ class Blockable(NeverLeads):
                 if kind == "hold":
                     ctypes.PyDLL(None).usleep(int(float(seconds) * 1e6))
                 else:
-                    time.sleep(float(seconds))  # noqa: ASYNC251  blocking the loop is the point
+                    time.sleep(float(seconds))  # blocking the loop is the point
 
 
 class _NoElection(Election):
@@ -122,6 +131,7 @@ VARIANTS: dict[str, type[Replica]] = {
     "never-leads": NeverLeads,
     "never-starts": NeverStarts,
     "without-trust": WithoutTrust,
+    "never-stops": NeverStops,
     "blockable": Blockable,
 }
 
