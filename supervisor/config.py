@@ -82,6 +82,7 @@ class Settings(BaseSettings):
     domains: str = ""
     slots: int = Field(default=8, ge=1, le=1000)
     state_dir: Path = Path(".tenure")
+    artifacts_dir: Path | None = None
     libraries_dir: Path | None = None
     api_token: SecretStr | None = None
     drain_seconds: float = Field(default=20, ge=0)
