@@ -1,0 +1,231 @@
+"""A directory tree that is never left: files by their names, walked one directory at a time. Blocking.
+
+Every name is opened relative to the open directory before it, with O_NOFOLLOW: a symbolic link anywhere on
+the way is refused, also one that is put there between two steps. The root itself is the operator's choice and
+may be a link. How new content gets here is told in `draft`.
+"""
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from supervisor.artifacts import Entry
+from supervisor.artifacts.errors import (
+    AccessDenied,
+    ArtifactMissing,
+    InvalidKey,
+    NoSpace,
+    QuotaExceeded,
+    StoreFailed,
+)
+from supervisor.artifacts.key import IDENTITY, TEMPORARY
+
+DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: a pipe that somebody put there must not hold us
+FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+DIRECTORY_MODE: Final = 0o750
+PIECE: Final = 256 * 1024
+TMP: Final = "tmp"
+
+Names = tuple[str, ...]
+
+
+class Tree:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._made = False
+
+    def path(self, names: Names) -> Path:
+        """For messages only; nothing is ever opened by it."""
+        return self.root.joinpath(*names)
+
+    @contextmanager
+    def directory(self, names: Names, *, make: bool = False) -> Iterator[int]:
+        """An open directory. Made ones, and those found on the way to a new file, are on the disk."""
+        if make:
+            self._make_root()
+        inside = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for depth in range(1, len(names) + 1):
+                deeper = self._enter(inside, names[:depth], make=make)
+                os.close(inside)
+                inside = deeper
+            yield inside
+        finally:
+            os.close(inside)
+
+    def _make_root(self) -> None:
+        if self._made:
+            return
+        new = [directory for directory in (self.root, *self.root.parents) if not directory.exists()]
+        self.root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        for parent in {self.root.parent, *(directory.parent for directory in new)}:
+            # one that we may not read is not ours, and was there before
+            with suppress(PermissionError):
+                _flush(parent)
+        self._made = True
+
+    def _enter(self, inside: int, names: Names, *, make: bool) -> int:
+        name = names[-1]
+        if make:
+            with suppress(FileExistsError):
+                os.mkdir(name, DIRECTORY_MODE, dir_fd=inside)
+            # also for one that is there already: who made it may have died before this
+            os.fsync(inside)
+        try:
+            return os.open(name, DIRECTORY, dir_fd=inside)
+        except OSError as error:
+            if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                raise
+            if make or stat.S_ISLNK(os.stat(name, dir_fd=inside, follow_symlinks=False).st_mode):
+                raise InvalidKey(
+                    key="/".join(names), what="is a symbolic link or a file, not a directory"
+                ) from None
+            raise FileNotFoundError(errno.ENOENT, "a file is in the way", name) from None
+
+    def open(self, names: Names) -> int:
+        """An artifact, open for reading."""
+        with self.faults(names), self.directory(names[:-1]) as inside:
+            return open_file(inside, names)
+
+    @contextmanager
+    def file(self, names: Names) -> Iterator[int]:
+        number = self.open(names)
+        try:
+            with self.faults(names):
+                yield number
+        finally:
+            os.close(number)
+
+    def read(self, number: int, names: Names, start: int, length: int) -> bytes:
+        with self.faults(names):
+            return os.pread(number, length, start)
+
+    def entry(self, names: Names) -> Entry:
+        with self.file(names) as number:
+            return _entry("/".join(names), os.fstat(number))
+
+    def digest(self, names: Names) -> tuple[int, str]:
+        with self.file(names) as number:
+            return digest(number)
+
+    def remove(self, names: Names) -> bool:
+        try:
+            with self.faults(names), self.directory(names[:-1]) as inside:
+                os.close(open_file(inside, names))
+                os.unlink(names[-1], dir_fd=inside)
+                os.fsync(inside)
+        except ArtifactMissing:
+            return False
+        return True
+
+    def move(self, names: Names, target: Names) -> bool:
+        try:
+            with self.faults(names), self.directory(names[:-1]) as source:
+                os.close(open_file(source, names))
+                with self.directory(target[:-1], make=True) as inside:
+                    os.rename(names[-1], target[-1], src_dir_fd=source, dst_dir_fd=inside)
+                    os.fsync(inside)
+                    os.fsync(source)
+        except ArtifactMissing:
+            return False
+        return True
+
+    def walk(self, names: Names = ()) -> Generator[Entry, None, None]:
+        """Every artifact below; what is no plain file or directory is passed by."""
+        try:
+            with self.faults(names), self.directory(names) as inside:
+                yield from _below(inside, "".join(f"{name}/" for name in names))
+        except ArtifactMissing:
+            return
+
+    def sweep(self, before: float) -> int:
+        """Remove plain files of tmp/ that were last written before that instant of the file system."""
+        removed = 0
+        try:
+            with self.faults((TMP,)), self.directory((TMP,)) as inside:
+                for name in _names(inside):
+                    facts = os.stat(name, dir_fd=inside, follow_symlinks=False)
+                    if stat.S_ISREG(facts.st_mode) and facts.st_mtime < before:
+                        os.unlink(name, dir_fd=inside)
+                        removed += 1
+        except ArtifactMissing:
+            return 0
+        return removed
+
+    @contextmanager
+    def faults(self, names: Names) -> Iterator[None]:
+        """What the system says, in this product's words."""
+        key, path = "/".join(names), self.path(names)
+        try:
+            yield
+        except FileNotFoundError:
+            raise ArtifactMissing(key=key, place=self.root) from None
+        except OSError as error:
+            what = error.strerror or str(error)
+            if error.errno == errno.ENOSPC:
+                raise NoSpace(key=key, place=self.root) from error
+            if error.errno == errno.EDQUOT:
+                raise QuotaExceeded(key=key, what=f"{what} in {self.root}") from error
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise AccessDenied(path=path, what=what) from error
+            if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+                raise InvalidKey(key=key, what="is not a plain file") from error
+            raise StoreFailed(path=path, what=what) from error
+
+
+def open_file(inside: int, names: Names) -> int:
+    """A plain file of that directory; InvalidKey for anything else."""
+    number = os.open(names[-1], FILE, dir_fd=inside)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise InvalidKey(key="/".join(names), what="is not a plain file")
+    return number
+
+
+def digest(number: int) -> tuple[int, str]:
+    found = hashlib.sha256()
+    size = 0
+    while piece := os.pread(number, PIECE, size):
+        found.update(piece)
+        size += len(piece)
+    return size, found.hexdigest()
+
+
+def _entry(key: str, facts: os.stat_result) -> Entry:
+    return Entry(key, facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC))
+
+
+def _flush(directory: Path) -> None:
+    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _names(inside: int) -> list[str]:
+    return os.listdir(inside)
+
+
+def _below(inside: int, prefix: str) -> Generator[Entry, None, None]:
+    for name in sorted(_names(inside)):
+        if (not prefix and name == IDENTITY) or TEMPORARY.search(name):
+            continue
+        # what goes away while we look is not there
+        with suppress(FileNotFoundError):
+            facts = os.stat(name, dir_fd=inside, follow_symlinks=False)
+            if stat.S_ISREG(facts.st_mode):
+                yield _entry(prefix + name, facts)
+            elif stat.S_ISDIR(facts.st_mode):
+                deeper = os.open(name, DIRECTORY, dir_fd=inside)
+                try:
+                    yield from _below(deeper, f"{prefix}{name}/")
+                finally:
+                    os.close(deeper)
