@@ -11,12 +11,17 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
+from supervisor.lease import Lease
 from supervisor.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One attempt at one run. (run_id, attempt, epoch, claim_id) is the fencing token for effects outside."""
+    """One attempt at one run. (run_id, attempt, epoch, claim_id) is the fencing token for effects outside.
+
+    Of a leased row: `key` (a tuple where the key has several columns), `claim_id`, the columns its contract
+    shows as `payload`, and the attempts where the table counts them; run_id, root_id and epoch are 0.
+    """
 
     run_id: int
     root_id: int
@@ -27,6 +32,7 @@ class Claim:
     action: str | None
     payload: Mapping[str, Any]
     timeout_seconds: float | None
+    key: Any = None
 
 
 class Tools(Protocol):
@@ -41,6 +47,9 @@ class Tools(Protocol):
     def on_stop_deadline(self, callback: Callable[[float], None]) -> None:
         """Call back whenever the deadline moves; in the thread of beats, so quickly and without blocking."""
 
+    def progress(self, **columns: Any) -> None:
+        """Of a leased row: columns that the next heartbeat writes along. A run has none."""
+
 
 Handler = Callable[[Claim, Tools], Awaitable[Outcome]]
 
@@ -51,9 +60,21 @@ def no_complaints(_payload: Mapping[str, Any]) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """A kind of work. `check` names what is wrong with a payload before it is stored."""
+    """A kind of work. `check` names what is wrong with a payload before it is stored.
+
+    With a `lease` it works on the rows of that table, without a leader: at most `slots` at a time
+    (TENURE_SLOTS where None), and up to `ahead` more are claimed already, so that short work does not wait.
+    """
 
     domain: str
     handle: Handler
     action: str | None = None
     check: Callable[[Mapping[str, Any]], Sequence[str]] = no_complaints
+    lease: Lease | None = None
+    slots: int | None = None
+    ahead: int = 0
+
+    @property
+    def name(self) -> str:
+        """The domain for runs; the table too for leased rows, because a domain has several."""
+        return self.domain if self.lease is None else f"{self.domain}:{self.lease.name}"

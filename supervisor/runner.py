@@ -48,6 +48,9 @@ class RunTools:
     def on_stop_deadline(self, callback: Callable[[float], None]) -> None:
         self._held.moved.append(callback)
 
+    def progress(self, **_columns: object) -> None:
+        """A run has no columns of its own."""
+
 
 class Runner:
     def __init__(

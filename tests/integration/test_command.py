@@ -33,6 +33,9 @@ class Tools:
     def on_stop_deadline(self, callback: Callable[[float], None]) -> None:
         self._callbacks.append(callback)
 
+    def progress(self, **_columns: object) -> None:
+        raise AssertionError("a command has no columns")
+
     def move(self, deadline: float) -> None:
         self._deadline = deadline
         for callback in self._callbacks:
