@@ -19,7 +19,8 @@ from supervisor.errors import LostTenure, TrustOver
 from supervisor.logs import logger
 from supervisor.maker import Maker
 from supervisor.metrics import Metrics
-from supervisor.plan import Attention, Due, Worker
+from supervisor.plan import Assignment, Attention, Due, Worker
+from supervisor.shortlease import ShortLeases
 from supervisor.store import Record, Store
 from supervisor.wakeups import Wakeups
 from supervisor.watch import Watch
@@ -54,6 +55,7 @@ class Leader:
         wakeups: Wakeups,
         metrics: Metrics,
         clock: Clock | None = None,
+        short_leases: ShortLeases | None = None,
     ) -> None:
         self._store = store
         self._tenure = tenure
@@ -61,6 +63,7 @@ class Leader:
         self._wakeups = wakeups
         self._metrics = metrics
         self._clock = clock or Clock()
+        self._short_leases = short_leases or ShortLeases()
         self._beats: Watch[str, int] = Watch()
         self._runs: Watch[int, int] = Watch()
         self._partitions_due = self._clock.now()
@@ -105,7 +108,7 @@ class Leader:
             again: list[bool] = []
             await self._guarded("assign", self._assign_into(again))
             if not (again and again[0]):
-                await self._wakeups.wait("run", period)
+                await self._wakeups.wait("run", self._short_leases.patience(period))
             # hints come in swarms; a short pause turns many into one batch
             await self._clock.sleep(ASSIGN_PAUSE_SECONDS)
 
@@ -195,6 +198,12 @@ class Leader:
         chosen = plan.assign([Due(*row) for row in rows], awake)
         if not chosen:
             return False
+        async with self._short_leases.hold([run.id for run in chosen]) as later:
+            return await self._give([run for run in chosen if run.id not in later], stopped) == ASSIGN_BATCH
+
+    async def _give(self, chosen: Sequence[Assignment], stopped: tuple[list[str], list[int]]) -> int:
+        if not chosen:
+            return 0
         assigned = await self._call(
             "assign_runs",
             [run.id for run in chosen],
@@ -205,7 +214,10 @@ class Leader:
         )
         for row in assigned:
             self._metrics.run_queue.observe(row["queued_seconds"])
-        return len(assigned) == ASSIGN_BATCH
+        if assigned:
+            for worker_id in {run.worker_id for run in chosen}:
+                self._wakeups.say(f"assigned:{worker_id}")
+        return len(assigned)
 
     async def confirm(self, sight: Sight) -> None:
         silent = plan.silent(sight.workers, self._beats, sight.at, self._timings.confirm_after)

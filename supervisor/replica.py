@@ -24,12 +24,14 @@ from supervisor.config import Settings
 from supervisor.deadman import DeadMan
 from supervisor.election import Election, Tenure
 from supervisor.errors import TenureError
+from supervisor.hints import Hints
 from supervisor.leader import Leader
 from supervisor.logs import logger
 from supervisor.memory import Memory
 from supervisor.metrics import Metrics
 from supervisor.pulse import Listener, Pulse
 from supervisor.runner import Runner
+from supervisor.shortlease import ShortLeases
 from supervisor.status import Figures, StatusCache
 from supervisor.store import Store
 from supervisor.urls import RuntimeUrls
@@ -57,6 +59,7 @@ class Replica:
         self._urls = urls
         self._work_store = Store(urls.worker, name=f"tenure/{self.worker_id}/work", pooled=pooled)
         self._wakeups = Wakeups(self.worker_id)
+        self._hints = self._make_hints()
         self._memory = Memory()
         self._figures = StatusCache(self.store)
         self._drain_wanted = asyncio.Event()
@@ -86,6 +89,14 @@ class Replica:
             self.metrics,
         )
 
+    def _make_hints(self) -> Hints | None:
+        if self.settings.redis_url is None:
+            return None
+        url = self.settings.redis_url.get_secret_value()
+        hints = Hints(url, self.metrics, self._wakeups.heard, self._wakeups.hint_all)
+        self._wakeups.say = hints.say
+        return hints
+
     def _make_election(self) -> Election:
         return Election(
             self.store, self.worker_id, self.settings.timings, self._memory, self._wakeups, self.metrics
@@ -102,7 +113,11 @@ class Replica:
         return await self._figures.status()
 
     async def lead(self, tenure: Tenure) -> None:
-        await Leader(self.store, tenure, self.settings.timings, self._wakeups, self.metrics).run()
+        short_leases = ShortLeases(self._hints)
+        timings = self.settings.timings
+        await Leader(
+            self.store, tenure, timings, self._wakeups, self.metrics, short_leases=short_leases
+        ).run()
 
     async def run(self) -> None:
         bind_contextvars(worker_id=self.worker_id)
@@ -112,6 +127,8 @@ class Replica:
                 await group.start(self._serve_http)
                 self._pulse.start()
                 group.start_soon(self._wakeups.listen, self._urls.listen)
+                if self._hints is not None:
+                    group.start_soon(self._hints.run)
                 group.start_soon(self._runner.run)
                 group.start_soon(self._measure_loop_lag)
                 group.start_soon(self._keep_figures)
