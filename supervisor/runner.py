@@ -209,6 +209,7 @@ class Runner:
         claim_id: UUID = ending.claim_id
         self._claims.drop([claim_id])
         self._wakeups.hint("assigned")
+        self._wakeups.say("run")
         if answer == "SUPERSEDED":
             self._metrics.late_finishes.inc()
             _log.warning("late completion refused", run=ending.run_id, claim=str(claim_id))
