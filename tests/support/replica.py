@@ -15,6 +15,7 @@ import httpx
 from supervisor.embedded import Urls
 from supervisor.tether import tethered
 from tests.support.eventually import eventually
+from tests.support.redis import url_for_all
 
 COMMAND = (sys.executable, "-m", "supervisor.cli", "up")
 TIMINGS = {
@@ -102,6 +103,7 @@ async def replica(
         "TENURE_STATE_DIR": str(directory / f"state-{port}"),
         "TENURE_LOG_FORMAT": "json",
         **TIMINGS,
+        **url_for_all(urls.control),
         **env,
     }
     clean = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}

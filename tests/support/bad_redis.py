@@ -1,0 +1,169 @@
+"""Servers that behave as no Redis should; `python -m tests.support.bad_redis PORT` runs one with all habits."""
+
+import asyncio
+import os
+import ssl
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import cycle
+from typing import Any, Final
+
+Habit = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Takes everything, answers nothing."""
+    while await reader.read(65536):
+        pass
+
+
+async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Hangs up in the middle of an answer."""
+    await reader.read(65536)
+    writer.write(b"$100\r\nabc")
+    await writer.drain()
+
+
+async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answers bytes that are no answer."""
+    while await reader.read(65536):
+        writer.write(os.urandom(512) + b"\r\n" + b"\x80\x04K\x01.\r\n")
+        await writer.drain()
+
+
+async def nested(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Opens lists in lists in lists."""
+    while await reader.read(65536):
+        writer.write(b"*1\r\n" * 100_000)
+        await writer.drain()
+
+
+async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Announces an answer of a gigabyte, and sends it."""
+    await reader.read(65536)
+    writer.write(b"$1000000000\r\n")
+    while True:
+        writer.write(b"x" * 1_000_000)
+        await writer.drain()
+
+
+def answering(answer: Callable[[Sequence[bytes]], bytes], delay: float = 0) -> Habit:
+    async def habit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while command := await _command(reader):
+            await asyncio.sleep(delay)
+            writer.write(answer(command))
+            await writer.drain()
+
+    habit.__doc__ = answer.__doc__
+    return habit
+
+
+def polite(command: Sequence[bytes]) -> bytes:
+    """What a Redis says that grants everything."""
+    match command[0].upper():
+        case b"SUBSCRIBE":
+            return b"*3\r\n$9\r\nsubscribe\r\n$%d\r\n%b\r\n:1\r\n" % (len(command[1]), command[1])
+        case b"PUBLISH":
+            return b":0\r\n"
+        case b"EVAL":
+            return b"$-1\r\n"
+        case b"PING":
+            return b"*2\r\n$4\r\npong\r\n$0\r\n\r\n"
+        case _:
+            return b"+OK\r\n"
+
+
+def taken(command: Sequence[bytes]) -> bytes:
+    """Everything is taken, always."""
+    return b"$-1\r\n" if command[0].upper() == b"SET" and len(command) > 4 else polite(command)
+
+
+_wrong = cycle(
+    [b":5\r\n", b"$3\r\nfoo\r\n", b"*2\r\n:1\r\n$-1\r\n", b"+QUEUED\r\n", b"*0\r\n", b"-OOM no\r\n"]
+)
+
+
+def wrong(command: Sequence[bytes]) -> bytes:
+    """Well-formed answers of types that nobody asked for; to whoever connects, all is well."""
+    return polite(command) if command[0].upper() in (b"CLIENT", b"SELECT", b"AUTH") else next(_wrong)
+
+
+def shouting(command: Sequence[bytes]) -> bytes:
+    """Wakes everybody, without end and with words nobody knows."""
+    texts = [
+        b"run",
+        b"assigned",
+        b"leader",
+        b"event",
+        b"lease:x",
+        b"\xff\x00",
+        b"x" * 3000,
+        b"stop:everything",
+    ]
+    noise = b"".join(
+        b"*3\r\n$7\r\nmessage\r\n$6\r\ntenure\r\n$%d\r\n%b\r\n" % (len(one), one) for one in texts
+    )
+    return polite(command) + (noise * 20_000 if command[0].upper() == b"SUBSCRIBE" else b"")
+
+
+HABITS: Final[dict[str, Habit]] = {
+    "silent": silent,
+    "closing": closing,
+    "garbage": garbage,
+    "nested": nested,
+    "endless": endless,
+    "slow": answering(polite, 0.15),
+    "too-slow": answering(polite, 1),
+    "taken": answering(taken),
+    "wrong": answering(wrong),
+    "shouting": answering(shouting),
+}
+# Those that take no processor time from the tests beside them.
+QUIET: Final = ("silent", "closing", "garbage", "slow", "too-slow", "taken", "wrong")
+
+
+async def _command(reader: asyncio.StreamReader) -> list[bytes]:
+    """The next command of a client; empty at the end."""
+    head = await reader.readline()
+    words = []
+    for _ in range(int(head[1:]) if head else 0):
+        length = int((await reader.readline())[1:])
+        words.append((await reader.readexactly(length + 2))[:-2])
+    return words
+
+
+@asynccontextmanager
+async def stand_in(*habits: str, port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """The URL of a server with these habits, one after the other on each new connection."""
+    turn = cycle(habits)
+    running: set[asyncio.Task[Any]] = set()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        running.add(task)
+        try:
+            with suppress(OSError, EOFError, ValueError):
+                await HABITS[next(turn)](reader, writer)
+        finally:
+            running.discard(task)
+            writer.transport.abort()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", port, ssl=tls)
+    try:
+        yield f"redis{'s' if tls else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+    finally:
+        server.close()
+        for task in list(running):
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _serve(port: int) -> None:
+    async with stand_in(*QUIET, port=port):
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(int(sys.argv[1])))
