@@ -1,7 +1,7 @@
 """New content on its way into a tree. Blocking.
 
 It is written to `tmp/<name>.tmp.<uuid>`, flushed to the disk, read back and compared; then it appears under
-its name by a link (which refuses a name that is taken) or a rename, and the directory is flushed too. Whatever
+its name by a link (which refuses a taken name) or a rename, and the directory is flushed too. Whatever
 ends the process on the way, a reader sees nothing of it, and `Tree.sweep` finds what was left.
 """
 

@@ -32,6 +32,7 @@ FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 DIRECTORY_MODE: Final = 0o750
 PIECE: Final = 256 * 1024
 TMP: Final = "tmp"
+REMEMBERED: Final = 10_000
 
 Names = tuple[str, ...]
 
@@ -40,6 +41,7 @@ class Tree:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._made = False
+        self._durable: set[Names] = set()
 
     def path(self, names: Names) -> Path:
         """For messages only; nothing is ever opened by it."""
@@ -74,10 +76,7 @@ class Tree:
     def _enter(self, inside: int, names: Names, *, make: bool) -> int:
         name = names[-1]
         if make:
-            with suppress(FileExistsError):
-                os.mkdir(name, DIRECTORY_MODE, dir_fd=inside)
-            # also for one that is there already: who made it may have died before this
-            os.fsync(inside)
+            self._make(inside, names)
         try:
             return os.open(name, DIRECTORY, dir_fd=inside)
         except OSError as error:
@@ -88,6 +87,18 @@ class Tree:
                     key="/".join(names), what="is a symbolic link or a file, not a directory"
                 ) from None
             raise FileNotFoundError(errno.ENOENT, "a file is in the way", name) from None
+
+    def _make(self, inside: int, names: Names) -> None:
+        try:
+            os.mkdir(names[-1], DIRECTORY_MODE, dir_fd=inside)
+        except FileExistsError:
+            # who made it may have died before it was on the disk; once is enough to be sure
+            if names in self._durable:
+                return
+        os.fsync(inside)
+        if len(self._durable) >= REMEMBERED:
+            self._durable.clear()
+        self._durable.add(names)
 
     def open(self, names: Names) -> int:
         """An artifact, open for reading."""

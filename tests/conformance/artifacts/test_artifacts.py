@@ -1,0 +1,342 @@
+"""What every artifact backend does, whatever it is made of."""
+
+import hashlib
+import io
+from collections.abc import AsyncIterator, Callable
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from supervisor.artifacts import (
+    MAX_FILE_SIZE,
+    ArtifactExists,
+    ArtifactMissing,
+    Artifacts,
+    BadRange,
+    ChecksumMismatch,
+    Elsewhere,
+    InvalidKey,
+    Overwrite,
+    QuotaExceeded,
+    TooLarge,
+)
+
+Make = Callable[..., Artifacts]
+KEY = "scm/1/svn/r100.diff"
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+async def pieces(*given: bytes) -> AsyncIterator[bytes]:
+    for piece in given:
+        yield piece
+
+
+async def keys(artifacts: Artifacts, prefix: str = "") -> set[str]:
+    return {entry.key async for entry in artifacts.entries(prefix)}
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 3 * 256 * 1024 + 7])
+async def test_what_is_put_is_got(artifacts: Artifacts, size: int) -> None:
+    content = bytes(n % 251 for n in range(size))
+    stored = await artifacts.put(KEY, content)
+    assert (stored.key, stored.size, stored.sha256) == (KEY, size, sha256(content))
+    assert await artifacts.get(KEY) == content
+    entry = await artifacts.stat(KEY)
+    assert (entry.key, entry.size) == (KEY, size)
+    assert entry.modified_at.tzinfo is not None
+    assert await artifacts.exists(KEY)
+
+
+async def test_content_comes_as_bytes_pieces_or_a_file(artifacts: Artifacts) -> None:
+    stored = [
+        await artifacts.put("a", b"onetwo"),
+        await artifacts.put("b", pieces(b"one", b"", b"two")),
+        await artifacts.put("c", io.BytesIO(b"onetwo")),
+    ]
+    assert {one.sha256 for one in stored} == {sha256(b"onetwo")}
+    assert [await artifacts.get(key) for key in "abc"] == [b"onetwo"] * 3
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "expected"),
+    [(0, None, b"0123456789"), (3, 4, b"3456"), (8, 100, b"89"), (10, None, b""), (4, 0, b""), (0, 1, b"0")],
+)
+async def test_a_range_is_read(artifacts: Artifacts, start: int, length: int | None, expected: bytes) -> None:
+    await artifacts.put(KEY, b"0123456789")
+    async with artifacts.open(KEY, start=start, length=length) as chunks:
+        assert b"".join([chunk async for chunk in chunks]) == expected
+
+
+@pytest.mark.parametrize(("start", "length"), [(11, None), (-1, None), (0, -1)])
+async def test_a_range_that_cannot_be_is_refused(
+    artifacts: Artifacts, start: int, length: int | None
+) -> None:
+    await artifacts.put(KEY, b"0123456789")
+    with pytest.raises(BadRange, match="BAD_RANGE"):
+        async with artifacts.open(KEY, start=start, length=length):
+            pass
+
+
+async def test_a_large_range_over_pieces(artifacts: Artifacts) -> None:
+    content = b"".join(n.to_bytes(4, "big") for n in range(200_000))
+    await artifacts.put(KEY, content)
+    async with artifacts.open(KEY, start=5, length=700_001) as chunks:
+        assert b"".join([chunk async for chunk in chunks]) == content[5:700_006]
+
+
+async def test_what_is_not_there(artifacts: Artifacts) -> None:
+    assert not await artifacts.exists(KEY)
+    assert not await artifacts.delete(KEY)
+    for call in (artifacts.stat(KEY), artifacts.get(KEY), artifacts.verify(KEY)):
+        with pytest.raises(ArtifactMissing, match="NOT_FOUND") as caught:
+            await call
+        assert caught.value.code == "NOT_FOUND"
+        assert caught.value.exit_code == 5
+    assert await keys(artifacts) == set()
+
+
+async def test_a_taken_key_is_refused_kept_or_replaced(artifacts: Artifacts) -> None:
+    await artifacts.put(KEY, b"old")
+    with pytest.raises(ArtifactExists, match="EXISTS"):
+        await artifacts.put(KEY, b"old")
+    with pytest.raises(ArtifactExists):
+        await artifacts.put(KEY, b"new", overwrite=Overwrite.SAME)
+    assert (await artifacts.put(KEY, b"old", overwrite=Overwrite.SAME)).sha256 == sha256(b"old")
+    assert await artifacts.get(KEY) == b"old"
+    await artifacts.put(KEY, b"new", overwrite=Overwrite.REPLACE)
+    assert await artifacts.get(KEY) == b"new"
+    assert await keys(artifacts) == {KEY}
+
+
+async def test_a_wrong_checksum_publishes_nothing(artifacts: Artifacts) -> None:
+    """R001-079, R001-118: CHECKSUM_MISMATCH, and what was there stays"""
+    with pytest.raises(ChecksumMismatch, match="CHECKSUM_MISMATCH"):
+        await artifacts.put(KEY, b"new", expected_sha256=sha256(b"other"))
+    assert await keys(artifacts) == set()
+    await artifacts.put(KEY, b"old")
+    with pytest.raises(ChecksumMismatch):
+        await artifacts.put(KEY, b"new", expected_sha256=sha256(b"other"), overwrite=Overwrite.REPLACE)
+    assert await artifacts.get(KEY, sha256=sha256(b"old")) == b"old"
+    await artifacts.put(KEY, b"new", expected_sha256=sha256(b"new"), overwrite=Overwrite.REPLACE)
+
+
+async def test_reading_verifies_on_demand(artifacts: Artifacts) -> None:
+    """R001-080"""
+    await artifacts.put(KEY, b"content")
+    found = await artifacts.verify(KEY, sha256(b"content"))
+    assert (found.size, found.sha256) == (7, sha256(b"content"))
+    with pytest.raises(ChecksumMismatch):
+        await artifacts.verify(KEY, sha256(b"recorded"))
+    with pytest.raises(ChecksumMismatch):
+        await artifacts.get(KEY, sha256=sha256(b"recorded"))
+
+
+async def test_ten_megabytes_and_not_a_byte_more(artifacts: Artifacts) -> None:
+    """R001-114"""
+    exactly = b"x" * MAX_FILE_SIZE
+    assert MAX_FILE_SIZE == 10 * 1024 * 1024
+    await artifacts.put("most", exactly)
+    with pytest.raises(TooLarge, match="TOO_LARGE"):
+        await artifacts.put("more", pieces(exactly, b"x"))
+    assert await keys(artifacts) == {"most"}
+    assert (
+        await artifacts.put("more", pieces(exactly, b"x"), limit=MAX_FILE_SIZE + 1)
+    ).size == MAX_FILE_SIZE + 1
+    with pytest.raises(TooLarge):
+        await artifacts.get("more")
+
+
+async def test_the_quota(make: Make) -> None:
+    """R001-119: QUOTA_EXCEEDED, also for what was there before this store was opened"""
+    await make().put("before", b"x" * 60)
+    artifacts = make(quota_bytes=100)
+    await artifacts.put("a", b"x" * 30)
+    with pytest.raises(QuotaExceeded, match="QUOTA_EXCEEDED"):
+        await artifacts.put("b", b"x" * 11)
+    assert await keys(artifacts) == {"before", "a"}
+    await artifacts.put("b", b"x" * 10)
+
+
+BAD_KEYS = [
+    "", "/", "/etc/passwd", "../x", "a/../b", "a/..", "..", ".", "...", "./a", "a/./b", "a//b", "a/", "//a",
+    "a\\..\\b", "\\\\host\\x", "..\\x", "C:\\x", "a\x00b", "a\nb", "a\x1bb", "\u202ea", "%2e%2e/x",
+    "a/%2e%2e%2fb", "a%00", "s3://bucket/x", "file:///etc/passwd", "a?b", "a#b", "a*b", "a|b", "a<b", 'a"b',
+    "x" * 201, "/".join(["abcd"] * 300), "é" * 101, "e\u0301", "\ud800", "a/.. /b", "a.", "a /b",
+    ".store", "scm/.store", "r1.diff.tmp." + "0" * 32, "\u2028", "\u00a0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", BAD_KEYS, ids=lambda key: ascii(key)[:40])
+async def test_a_key_that_leaves_the_store_is_refused_everywhere(artifacts: Artifacts, key: str) -> None:
+    """R001-074, S9: traversal in every spelling, absolute, backslash, NUL, too long, not text"""
+    calls: list[Callable[[], object]] = [
+        lambda: artifacts.put(key, b"x"),
+        lambda: artifacts.get(key),
+        lambda: artifacts.stat(key),
+        lambda: artifacts.exists(key),
+        lambda: artifacts.delete(key),
+        lambda: artifacts.verify(key),
+        lambda: artifacts.uri(key),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidKey, match="INVALID_KEY"):
+            await call()  # type: ignore[misc]
+    await artifacts.put("here", b"x")
+    if key:
+        with pytest.raises(InvalidKey):
+            await artifacts.delete("here", trash=key + "/x")
+    assert await keys(artifacts) == {"here"}
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["a", "..a", "a..b", ".trash/a", "é/ß", "日本/語", "a b", "x" * 200, "a+b=c@d,(e)~f!", "-rf", "0"],
+)
+async def test_keys_that_are_fine(artifacts: Artifacts, key: str) -> None:
+    await artifacts.put(key, b"x")
+    assert await artifacts.get(key) == b"x"
+    assert await keys(artifacts) == {key}
+    assert await artifacts.key_of(await artifacts.uri(key)) == key
+
+
+async def test_allowed_prefixes(make: Make) -> None:
+    """R001-075: by whole names, on reading too"""
+    await make().put("scmx/a", b"x")
+    await make().put("other", b"x")
+    artifacts = make(allowed_prefixes=["scm/", "attachments"])
+    await artifacts.put("scm/a", b"x")
+    await artifacts.put("attachments/1/2.log", b"x")
+    for key in ("scmx/a", "other", "sc", "attachmentsx"):
+        for call in (
+            artifacts.get(key),
+            artifacts.put(key, b"x"),
+            artifacts.delete(key),
+            artifacts.stat(key),
+        ):
+            with pytest.raises(InvalidKey, match="allowed prefixes"):
+                await call
+    assert await keys(artifacts) == {"scm/a", "attachments/1/2.log"}
+
+
+async def test_entries_by_folder(artifacts: Artifacts) -> None:
+    wanted = {"a/1", "a/2", "a/b/c/3", "ab/4", "tmp/kept", "5"}
+    for key in wanted:
+        await artifacts.put(key, b"x")
+    assert await keys(artifacts) == wanted
+    assert await keys(artifacts, "a") == await keys(artifacts, "a/") == {"a/1", "a/2", "a/b/c/3"}
+    assert await keys(artifacts, "a/b") == {"a/b/c/3"}
+    assert await keys(artifacts, "none") == set()
+    with pytest.raises(InvalidKey):
+        await keys(artifacts, "../")
+
+
+async def test_more_entries_than_a_batch(artifacts: Artifacts) -> None:
+    for n in range(520):
+        await artifacts.put(f"many/{n}", b"")
+    assert len(await keys(artifacts, "many")) == 520
+    listing = artifacts.entries("many")
+    await anext(listing)
+    await listing.aclose()  # type: ignore[attr-defined]
+
+
+async def test_delete_and_trash(artifacts: Artifacts) -> None:
+    await artifacts.put("a/1", b"one")
+    await artifacts.put("a/2", b"two")
+    assert await artifacts.delete("a/1")
+    assert not await artifacts.delete("a/1")
+    assert await artifacts.delete("a/2", trash=".trash/")
+    assert not await artifacts.delete("a/2", trash=".trash/")
+    assert await keys(artifacts) == {".trash/a/2"}
+    assert await artifacts.get(".trash/a/2") == b"two"
+    await artifacts.put("a/2", b"again")
+    assert await artifacts.delete("a/2", trash=".trash/")
+    assert await artifacts.get(".trash/a/2") == b"again"
+
+
+async def test_addresses(artifacts: Artifacts, make: Make, tmp_path: object) -> None:
+    stored = await artifacts.put(KEY, b"x")
+    assert stored.uri == await artifacts.uri(KEY)
+    assert stored.uri.startswith(await artifacts.place())
+    assert await artifacts.key_of(stored.uri) == KEY
+    assert await make().key_of(stored.uri) == KEY
+    for foreign in ("scm/1/svn/r100.diff", "s3://bucket/key", "file:///etc/passwd", "local://0@here/a", ""):
+        with pytest.raises(Elsewhere, match="ELSEWHERE"):
+            await artifacts.key_of(foreign)
+    with pytest.raises((InvalidKey, Elsewhere)):
+        await artifacts.key_of(stored.uri.replace("scm/1", "%2e%2e/%2e%2e"))
+
+
+async def test_a_put_that_is_cancelled_or_breaks_leaves_nothing(artifacts: Artifacts) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"x" * 1000
+        raise OSError("the source broke")
+
+    with pytest.raises(OSError, match="the source broke"):
+        await artifacts.put(KEY, broken())
+
+    begun = anyio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x"
+            begun.set()
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(artifacts.put, KEY, endless())
+        await begun.wait()
+        group.cancel_scope.cancel()
+    assert await keys(artifacts) == set()
+    assert await artifacts.sweep(older_than_days=-1) == 0
+
+
+async def test_of_many_writers_of_one_key_one_wins(artifacts: Artifacts) -> None:
+    outcomes: list[str] = []
+
+    async def write(n: int) -> None:
+        try:
+            await artifacts.put(KEY, str(n).encode() * 5000)
+            outcomes.append(str(n))
+        except ArtifactExists:
+            outcomes.append("refused")
+
+    async with anyio.create_task_group() as group:
+        for n in range(8):
+            group.start_soon(write, n)
+    (winner,) = set(outcomes) - {"refused"}
+    assert outcomes.count("refused") == 7
+    assert await artifacts.get(KEY) == winner.encode() * 5000
+
+
+async def test_a_reader_sees_one_version_whole(artifacts: Artifacts) -> None:
+    old, new = b"o" * 1_000_000, b"n" * 1_000_000
+    await artifacts.put(KEY, old)
+    async with artifacts.open(KEY) as chunks:
+        first = await anext(chunks)
+        await artifacts.put(KEY, new, overwrite=Overwrite.REPLACE)
+        assert first + b"".join([chunk async for chunk in chunks]) == old
+    assert await artifacts.get(KEY) == new
+
+
+async def test_the_loop_goes_on_while_bytes_move(artifacts: Artifacts) -> None:
+    """DESIGN 21: blocking work is not done on the event loop"""
+    worst = 0.0
+
+    async def watch() -> None:
+        nonlocal worst
+        while True:
+            before = anyio.current_time()
+            await anyio.sleep(0.001)
+            worst = max(worst, anyio.current_time() - before)
+
+    content = b"x" * (64 * 1024 * 1024)
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch)
+        await artifacts.put(KEY, content, limit=len(content))
+        await artifacts.verify(KEY)
+        group.cancel_scope.cancel()
+    assert worst < 0.2
