@@ -576,7 +576,7 @@ async def test_a_reader_that_went_away_is_no_traceback(database: Urls) -> None:
         "supervisor.cli",
         "status",
         "--json",
-        env={**os.environ, "TENURE_DATABASE_URL": database.control},
+        env={**os.environ, "TENURE_DATABASE_URL": database.control, "PYTHONUNBUFFERED": ""},
         stdout=writer,
         stderr=asyncio.subprocess.PIPE,
     )
