@@ -2,8 +2,8 @@
 
 It carries the same words as NOTIFY (wakeups.py) and the keys of the short leases (shortlease.py). It may be
 absent, slow, empty, full of lies or of noise: a call takes 200 ms at most, the first failure opens a breaker,
-and with the breaker open nobody waits for Redis at all. Speaking is never waited for. What is heard is read
-as data, and passed on only so often.
+and with the breaker open nobody waits for Redis at all. Connecting and speaking are never waited for. What is
+heard is read as data, and passed on only so often.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from supervisor.redisline import Command, Line, NotRedis, open_pool
 
 CHANNEL: Final = "tenure"
 CALL_SECONDS: Final = 0.2
-SUBSCRIBE_SECONDS: Final = 1.0
+CONNECT_SECONDS: Final = 1.0
 IDLE_SECONDS: Final = 10.0
 AGAIN_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 30.0
@@ -54,10 +54,11 @@ class Hints:
         self._heard = heard
         self._missed = missed
         self._breaker = Breaker(clock)
-        self._pool = open_pool(url)
-        self._asking, self._telling = Line(self._pool), Line(self._pool)
+        pool = open_pool(url)
+        self._asking, self._telling, self._listening = Line(pool), Line(pool), Line(pool)
         self._unsaid: dict[Command, None] = {}
         self._some = asyncio.Event()
+        self._some.set()
 
     async def run(self) -> None:
         """Speak and listen for ever; runs as a task of its own."""
@@ -66,15 +67,16 @@ class Hints:
                 group.start_soon(self._tell_for_ever)
                 group.start_soon(self._listen_for_ever)
         finally:
-            await self._asking.close()
-            await self._telling.close()
+            for line in (self._asking, self._telling, self._listening):
+                await line.close()
 
     def say(self, text: str) -> None:
         self._tell(("PUBLISH", CHANNEL, text))
 
     async def take(self, run_ids: Sequence[int], token: str, seconds: float) -> frozenset[int]:
         """Ask for the short leases of these runs; those that somebody else has, by the word of Redis."""
-        if self._breaker.open:
+        if self._breaker.open or not self._asking.connected:
+            self._some.set()
             return frozenset()
         oks = await self._guarded(self._asking, [_set_lease(run_id, token, seconds) for run_id in run_ids])
         return frozenset(run_id for run_id, ours in zip(run_ids, oks, strict=False) if not ours)
@@ -101,10 +103,15 @@ class Hints:
             elif self._breaker.try_again():
                 # of the kind that a full or read-only server refuses; there is no run 0
                 await self._guarded(self._telling, [_set_lease(0, "trial", 0.001)])
+            if not self._breaker.open and not self._asking.connected:
+                await self._guarded(self._asking, [])
 
     async def _guarded(self, line: Line, commands: Sequence[Command]) -> list[bool]:
         """Whether each was done; an empty list when Redis fails, is late or talks nonsense."""
         try:
+            if not line.connected:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    await line.connect()
             async with asyncio.timeout(CALL_SECONDS):
                 answers = await line.call(commands)
             oks = [_done(command, answer) for command, answer in zip(commands, answers, strict=True)]
@@ -117,21 +124,20 @@ class Hints:
     async def _listen_for_ever(self) -> None:
         pause = AGAIN_SECONDS
         while True:
-            line = Line(self._pool)
             try:
-                await self._subscribe(line)
+                await self._subscribe(self._listening)
                 pause = AGAIN_SECONDS
                 while True:
-                    await self._hear(line)
+                    await self._hear(self._listening)
             except Exception as error:  # noqa: BLE001  however Redis fails, it is only Redis
                 self._failed(error)
-            finally:
-                await line.close()
+            await self._listening.close()
             await anyio.sleep(jitter(pause))
             pause = min(pause * 2, LONGEST_SECONDS)
 
     async def _subscribe(self, line: Line) -> None:
-        async with asyncio.timeout(SUBSCRIBE_SECONDS):
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await line.connect()
             (answer,) = await line.call([("SUBSCRIBE", CHANNEL)])
         if not isinstance(answer, list) or answer[-1:] != [1]:
             raise NotRedis
@@ -161,6 +167,8 @@ class Hints:
             _log.warning("going on without Redis", reason=type(error).__name__)
         self._breaker.failed()
         self._metrics.redis_open.set(1)
+        # what one line met, the others have met too and do not know yet
+        self._asking.connected = self._telling.connected = False
         self._some.set()
 
     def _succeeded(self) -> None:
@@ -175,6 +183,7 @@ async def say_once(url: str, text: str) -> bool:
     line = Line(open_pool(url))
     try:
         async with asyncio.timeout(CALL_SECONDS):
+            await line.connect()
             await line.call([("PUBLISH", CHANNEL, text)])
     except Exception:  # noqa: BLE001  however Redis fails, it is only Redis
         return False
@@ -221,6 +230,6 @@ async def _next(line: Line) -> str:
         async with asyncio.timeout(IDLE_SECONDS):
             return text_of(await line.read())
     except TimeoutError:
-        async with asyncio.timeout(SUBSCRIBE_SECONDS):
+        async with asyncio.timeout(CONNECT_SECONDS):
             await line.send("PING")
             return text_of(await line.read())

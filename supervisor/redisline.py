@@ -29,11 +29,21 @@ class Line:
     def __init__(self, pool: ConnectionPool) -> None:
         self._connection: Connection = pool.make_connection()  # type: ignore[no-untyped-call]  # the library's
         self._connection.socket_timeout = None  # the caller bounds the whole, whatever the URL says
+        self.connected = False
+
+    async def connect(self) -> None:
+        """Anew, also where there still is a connection."""
+        await self.close()
+        try:
+            await self._connection.connect()  # type: ignore[no-untyped-call]  # the library's
+            self.connected = True
+        except BaseException:
+            await self.close()
+            raise
 
     async def call(self, commands: Sequence[Command]) -> list[Any]:
         """All at once; their answers in order. An error among them is raised."""
         try:
-            await self._connection.connect()  # type: ignore[no-untyped-call]  # the library's
             await self._connection.send_packed_command(self._connection.pack_commands(commands))
             return [await self._connection.read_response() for _ in commands]
         except BaseException:
@@ -48,6 +58,7 @@ class Line:
         await self._connection.send_command(*command)
 
     async def close(self) -> None:
+        self.connected = False
         # a connection that cannot even be closed is the library's; it must not end whoever used it
         with suppress(Exception):
             await self._connection.disconnect(nowait=True)

@@ -1,4 +1,4 @@
-"""Servers that behave as no Redis should; `python -m tests.support.bad_redis PORT` runs one with all habits."""
+"""Servers that behave as no Redis should. `python -m tests.support.bad_redis PORT` has several habits."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import cycle
-from typing import Any, Final
+from typing import Final
 
 Habit = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -113,7 +113,8 @@ HABITS: Final[dict[str, Habit]] = {
     "garbage": garbage,
     "nested": nested,
     "endless": endless,
-    "slow": answering(polite, 0.15),
+    "polite": answering(polite),
+    "slow": answering(polite, 0.03),
     "too-slow": answering(polite, 1),
     "taken": answering(taken),
     "wrong": answering(wrong),
@@ -137,18 +138,19 @@ async def _command(reader: asyncio.StreamReader) -> list[bytes]:
 async def stand_in(*habits: str, port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """The URL of a server with these habits, one after the other on each new connection."""
     turn = cycle(habits)
-    running: set[asyncio.Task[Any]] = set()
+    running: set[asyncio.Task[None]] = set()
 
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        running.add(task)
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             with suppress(OSError, EOFError, ValueError):
                 await HABITS[next(turn)](reader, writer)
         finally:
-            running.discard(task)
             writer.transport.abort()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(behave(reader, writer))
+        running.add(task)
+        task.add_done_callback(running.discard)
 
     server = await asyncio.start_server(accept, "127.0.0.1", port, ssl=tls)
     try:
