@@ -115,7 +115,7 @@ async def replica(
     started = Replica(process, int(settings["TENURE_HTTP_PORT"]), log)
     try:
         if ready:
-            await eventually(lambda: started.answers(ready), timeout=30, what=f"{ready} of the replica")
+            await eventually(lambda: started.answers(ready), timeout=60, what=f"{ready} of the replica")
         yield started
     finally:
         started.thaw()

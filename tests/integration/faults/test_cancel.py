@@ -9,7 +9,7 @@ from supervisor.clock import boottime
 from supervisor.embedded import Urls
 from tests.support.replicas import C, D, Fleet, H, K, S, replicas
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 Record = Callable[[str, object], None]
 
 # Hears SIGTERM and says so; its double-forked child does not want to hear it.

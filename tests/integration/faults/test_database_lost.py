@@ -22,7 +22,7 @@ from tests.support.proxy import Proxy
 from tests.support.replicas import TAKE_OVER, C, D, Fleet, H, K, S, replicas
 from tests.support.server import own_root, start_server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 Record = Callable[[str, object], None]
 
 

@@ -8,7 +8,7 @@ from supervisor.clock import boottime
 from supervisor.embedded import Urls
 from tests.support.replicas import TAKE_OVER, C, D, Fleet, Member, replicas
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 NO_FENCE = """
     CREATE OR REPLACE FUNCTION supervisor.fence(p_epoch bigint) RETURNS void
