@@ -70,7 +70,7 @@ class Path:
     """One way a row changes. `sets`: columns (with their types) that an outcome may fill; None leaves them.
 
     `gives` are values an outcome carries that are no columns of the row, for `also`: one more statement, in
-    the same transaction and for the recorded rows only, over the relation `recorded` (its key, sets and gives).
+    the same transaction and for the recorded rows only, over the relation `recorded` (key, sets and gives).
     """
 
     state: str | None = None

@@ -1,7 +1,7 @@
 """The statements and rights of a lease contract, rendered from the templates in `schemas/leases/`. Pure.
 
-Parameters, in order: claim (owner, rows), extend / finish / release (owner, one array for each key column,
-tokens, then what `Statement.extras` names), release_unheld (owner, tokens), recover (rows).
+Parameters, in order: claim (owner, rows, domain), extend / finish / release (owner, one array for each key
+column, tokens, then what `Statement.extras` names), release_unheld (owner, tokens), recover (rows).
 """
 
 from collections.abc import Iterable, Mapping
@@ -80,6 +80,7 @@ def _claim(lease: Lease) -> Statement:
             "recover_rows": str(RECOVER_ROWS),
             "recovered_by_claim": recovered,
             "taken_over_by_claim": taken_over,
+            "in_picked": _among(lease, "picked"),
             "claim_writes": _writes(lease, lease.claim, lease.assignments("claim")),
             "claim_returns": ", ".join(
                 f"t.{column} AS {name}"
@@ -95,7 +96,7 @@ def _claim(lease: Lease) -> Statement:
 
 def _release_unheld(lease: Lease) -> Statement:
     writes = _writes(lease, lease.paths["release"], lease.assignments("release"))
-    return _filled(lease, "release_unheld", {"writes": writes})
+    return _filled(lease, "release_unheld", {"writes": writes, "in_unheld": _among(lease, "unheld")})
 
 
 def _over_arrays(lease: Lease, template: str, path_name: str) -> Statement:
@@ -135,7 +136,7 @@ def _stale(lease: Lease) -> dict[str, str]:
         final = _expressions(lease, lease.exhausted, assignments, stale=True)
         writes = _either(_used_up(lease, lease.stale), final, writes)
     condition = f"t.{lease.state} = {_literal(lease.running)} AND {_stale_condition(lease)}"
-    return {"is_stale": condition, "stale_writes": _set_clause(writes)}
+    return {"is_stale": condition, "stale_writes": _set_clause(writes), "in_stale": _among(lease, "stale")}
 
 
 def _stale_condition(lease: Lease) -> str:
@@ -211,12 +212,21 @@ def _due(lease: Lease, stale: bool) -> str:
     return f"now() + make_interval(secs => coalesce(g.{AFTER}, {backoff} * (0.5 + random() / 2)))"
 
 
+def _among(lease: Lease, relation: str) -> str:
+    template = lease_templates()["match_key" if len(lease.key) == 1 else "match_keys"]
+    return template.sql.format(
+        lead=next(iter(lease.key)),
+        t_key=_names("t", lease.key),
+        x_key=_names("x", lease.key),
+        relation=relation,
+    )
+
+
 def _filled(lease: Lease, template: str, facts: Mapping[str, str], extras: tuple[str, ...] = ()) -> Statement:
     query = lease_templates()[template]
     common = {
         "table": lease.table,
         "t_key": _names("t", lease.key),
-        "x_key": _names("x", lease.key),
         "t_order": ", ".join(f"t.{term}" for term in lease.order),
         "state": lease.state,
         "running": _literal(lease.running),

@@ -41,6 +41,11 @@ class Metrics:
         self.claims = gauge("tenure_claims", "Claims this replica holds")
         self.redis_errors = counter("tenure_redis_errors", "Calls to Redis that failed or came too late")
         self.redis_open = gauge("tenure_redis_open", "1 while Redis is left alone after an error")
+        self.leases_held = gauge("tenure_leases_held", "Leased rows this replica holds", ("table",))
+        self.leases_recovered = counter(
+            "tenure_leases_recovered", "Rows whose lease had run out, recovered by this replica", ("table",)
+        )
+        self.leases_lost = counter("tenure_leases_lost", "Rows stopped because of a lost lease", ("table",))
         self.loop_lag = gauge("tenure_event_loop_lag_seconds", "How late the event loop wakes up")
 
     def render(self) -> bytes:

@@ -14,11 +14,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """This attempt failed; another one follows while attempts are left."""
+    """This attempt failed; another one follows while attempts are left. A leased row may keep a result too."""
 
     error_code: str
     error_message: str = ""
     after_seconds: float | None = None
+    result: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from structlog.contextvars import bind_contextvars
 
 from supervisor.actor import Actor
 from supervisor.api import create_app, serve
+from supervisor.claim_loop import ClaimLoop
 from supervisor.claims import Claims
 from supervisor.clock import boottime
 from supervisor.config import Settings
@@ -25,12 +26,14 @@ from supervisor.deadman import DeadMan
 from supervisor.election import Election, Tenure
 from supervisor.errors import TenureError
 from supervisor.hints import Hints
+from supervisor.keeper import Keeper
 from supervisor.leader import Leader
 from supervisor.logs import logger
 from supervisor.memory import Memory
 from supervisor.metrics import Metrics
 from supervisor.pulse import Listener, Pulse
 from supervisor.runner import Runner
+from supervisor.shared_timer import SharedTimer
 from supervisor.shortlease import ShortLeases
 from supervisor.status import Figures, StatusCache
 from supervisor.store import Store
@@ -58,18 +61,23 @@ class Replica:
         self.store = Store(urls.control, name=f"tenure/{self.worker_id}", pooled=pooled)
         self._urls = urls
         self._work_store = Store(urls.worker, name=f"tenure/{self.worker_id}/work", pooled=pooled)
+        self._row_store = Store(urls.worker, name=f"tenure/{self.worker_id}/rows", pooled=pooled)
         self._wakeups = Wakeups(self.worker_id)
         self._hints = self._make_hints()
         self._memory = Memory()
         self._figures = StatusCache(self.store)
         self._drain_wanted = asyncio.Event()
         self._hurry = anyio.CancelScope()
-        self._claims = Claims(settings.timings, DeadMan())
+        timer = SharedTimer(DeadMan())
+        self._claims = Claims(settings.timings, timer.share())
+        for_runs = {name: actor for name, actor in actors.items() if actor.lease is None}
+        self._loops = [self._make_loop(actor, timer) for actor in actors.values() if actor.lease is not None]
+        self._keeper = Keeper(urls.worker, self.worker_id, [loop.kept for loop in self._loops], pooled=pooled)
         self.election = self._make_election()
         self._pulse = Pulse(
             url=urls.worker,
             worker_id=self.worker_id,
-            domains=tuple(actors),
+            domains=tuple(for_runs),
             slots=settings.slots,
             timings=settings.timings,
             claims=self._claims,
@@ -81,7 +89,7 @@ class Replica:
         self._runner = Runner(
             self._work_store,
             self.worker_id,
-            actors,
+            for_runs,
             settings.slots,
             settings.timings,
             self._claims,
@@ -100,6 +108,19 @@ class Replica:
     def _make_election(self) -> Election:
         return Election(
             self.store, self.worker_id, self.settings.timings, self._memory, self._wakeups, self.metrics
+        )
+
+    def _make_loop(self, actor: Actor, timer: SharedTimer) -> ClaimLoop:
+        settings = self.settings
+        return ClaimLoop(
+            actor,
+            self._row_store,
+            self.worker_id,
+            settings.slots,
+            settings.timings,
+            timer.share(),
+            self._wakeups,
+            self.metrics,
         )
 
     def _listener(self) -> Listener:
@@ -126,10 +147,13 @@ class Replica:
                 group.start_soon(self._heed_signals)
                 await group.start(self._serve_http)
                 self._pulse.start()
+                self._keeper.start()
                 group.start_soon(self._wakeups.listen, self._urls.listen)
                 if self._hints is not None:
                     group.start_soon(self._hints.run)
                 group.start_soon(self._runner.run)
+                for loop in self._loops:
+                    group.start_soon(loop.run)
                 group.start_soon(self._measure_loop_lag)
                 group.start_soon(self._keep_figures)
                 await self._take_part()
@@ -138,8 +162,10 @@ class Replica:
         finally:
             with anyio.CancelScope(shield=True):
                 await asyncio.to_thread(self._pulse.stop)
+                await asyncio.to_thread(self._keeper.stop)
                 await self.store.close()
                 await self._work_store.close()
+                await self._row_store.close()
 
     async def _take_part(self) -> None:
         """Stand for election until somebody asks to drain; returns when leadership has been given up."""
@@ -148,19 +174,27 @@ class Replica:
             await self._drain_wanted.wait()
             _log.info("draining")
             self.draining = self._pulse.draining = self._runner.draining = True
+            for loop in self._loops:
+                loop.draining = True
             group.cancel_scope.cancel()
 
     async def _leave(self) -> None:
         with self._hurry:
-            await self._runner.drain(self.settings.drain_seconds)
+            await self._drain(self.settings.drain_seconds)
         if self._hurry.cancelled_caught:
-            await self._runner.drain(0)
+            await self._drain(0)
         await asyncio.to_thread(self._pulse.stop)
         try:
             await self._work_store.value("leave_worker", self.worker_id)
         except TenureError as error:
             _log.warning("left without a word", reason=str(error))
         _log.info("drained")
+
+    async def _drain(self, grace_seconds: float) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._runner.drain, grace_seconds)
+            for loop in self._loops:
+                group.start_soon(loop.drain, grace_seconds)
 
     async def _heed_signals(self) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:

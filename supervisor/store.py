@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from schemas import queries
+from schemas import Query, queries
 from supervisor.clock import jitter
 from supervisor.errors import (
     BadInput,
@@ -85,25 +85,25 @@ class Store:
         self._idle: list[asyncpg.Connection] = []
         self._closed = False
 
-    async def rows(self, query: str, *args: Any, timeout: float = CALL_SECONDS) -> Sequence[Record]:
-        """Run the named statement. Deadlocks and lock time-outs are repeated here: they did nothing."""
-        sql = queries()[query].sql
+    async def rows(self, query: str | Query, *args: Any, timeout: float = CALL_SECONDS) -> Sequence[Record]:
+        """Run a statement, by name or rendered. Deadlocks and lock time-outs did nothing and are repeated."""
+        name, sql = (query, queries()[query].sql) if isinstance(query, str) else (query.name, query.sql)
         for turn in range(REPEATS):
             try:
-                async with _deadline(query, timeout), self._connection() as connection:
+                async with _deadline(name, timeout), self._connection() as connection:
                     rows: Sequence[Record] = await connection.fetch(sql, *args)
                     if connection in _UNSURE:
-                        raise OutcomeUnknown(name=query, what="the commit was not confirmed by the standby")
+                        raise OutcomeUnknown(name=name, what="the commit was not confirmed by the standby")
                     return rows
             except asyncpg.PostgresError as error:
                 if error.sqlstate in REPEATABLE and turn < REPEATS - 1:
                     await asyncio.sleep(jitter(0.03 * (turn + 1)))
                     continue
-                if (translated := _translated(error, query)) is not None:
+                if (translated := _translated(error, name)) is not None:
                     raise translated from error
                 raise
             except BROKEN as error:
-                raise OutcomeUnknown(name=query, what=f"{type(error).__name__}: {error}") from error
+                raise OutcomeUnknown(name=name, what=f"{type(error).__name__}: {error}") from error
         raise AssertionError("unreachable")
 
     async def row(self, query: str, *args: Any, timeout: float = CALL_SECONDS) -> Record | None:

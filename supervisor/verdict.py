@@ -30,9 +30,9 @@ def of_outcome(outcome: Outcome) -> Verdict:
         case Done(result):
             return Verdict("SUCCEEDED", _as_json(result))
         case Retry(code, message, after):
-            return Verdict("FAILED", None, _clean(code)[:200], _clean(message), after)
+            return Verdict("FAILED", None, clean(code)[:200], clean(message), after)
         case Cancel(reason):
-            return Verdict("CANCELED", None, "CANCELED_BY_HANDLER", _clean(reason))
+            return Verdict("CANCELED", None, "CANCELED_BY_HANDLER", clean(reason))
         case Snooze():
             return Verdict("FAILED", None, "SNOOZE_UNSUPPORTED", "a run cannot snooze; answer Retry instead")
         case _:
@@ -55,7 +55,7 @@ def of_stop(why: Why) -> Verdict:
 def of_error(error: BaseException) -> Verdict:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return Verdict("FAILED", None, "HANDLER_ERROR", _clean(f"{type(error).__name__}: {error}"))
+    return Verdict("FAILED", None, "HANDLER_ERROR", clean(f"{type(error).__name__}: {error}"))
 
 
 def _as_json(result: Mapping[str, Any] | None) -> str | None:
@@ -70,5 +70,5 @@ def _as_json(result: Mapping[str, Any] | None) -> str | None:
     return text
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     return text.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode()[:4000]

@@ -16,17 +16,18 @@ from supervisor.urls import runtime_urls
 
 
 def actors() -> Mapping[str, Actor]:
-    """Every actor there is, by domain."""
-    return {actor.domain: actor for actor in ROSTER}
+    """Every actor there is: by its domain for runs, by domain and table for leased rows."""
+    return {actor.name: actor for actor in ROSTER}
 
 
 def chosen_actors(settings: Settings) -> Mapping[str, Actor]:
     """Those this replica works for."""
-    known = actors()
+    known = dict.fromkeys(actor.domain for actor in actors().values())
     unknown = [name for name in settings.domain_names if name not in known]
     if unknown:
         raise BadSettings(what=f"TENURE_DOMAINS names {', '.join(unknown)}; known are {', '.join(known)}")
-    return {name: known[name] for name in settings.domain_names or known}
+    chosen = settings.domain_names or known
+    return {name: actor for name, actor in actors().items() if actor.domain in chosen}
 
 
 def run_replica(settings: Settings, replica_class: type[Replica] = Replica) -> int:

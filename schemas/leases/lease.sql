@@ -1,30 +1,31 @@
 -- Templates: supervisor/lease_sql.py fills in what stands in braces from a contract. Times are now(): each of these is
 -- one statement in autocommit, so that is its beginning, the same for every row. Rows are locked in the order of their key where a
--- statement waits, and skipped where it may. A selection is followed by its place (ctid), which no lack of statistics turns into a
--- reading of the whole table; a row that changed under the selection is then left for the next call.
+-- statement waits, and skipped where it may.
 
 -- name: claim_rows
--- $1 owner, $2 how many at most; stale rows first, and always one row out, so that what was recovered is told
-WITH stale AS MATERIALIZED (
-    SELECT {t_key}, t.ctid FROM {table} AS t
+-- $1 owner, $2 how many at most, $3 the domain, which may be paused; stale rows first, and always one row out, so that what was recovered is told
+WITH wanted AS MATERIALIZED (
+    SELECT CASE WHEN EXISTS (SELECT FROM supervisor.domain_pause AS p WHERE p.domain = $3::text) THEN 0 ELSE $2::integer END AS n
+), stale AS MATERIALIZED (
+    SELECT {t_key} FROM {table} AS t
      WHERE ({only}) AND {is_stale} AND {recovered_by_claim}
      ORDER BY {t_key} LIMIT {recover_rows} FOR UPDATE OF t SKIP LOCKED
 ), recovered AS (
     UPDATE {table} AS t SET {stale_writes}
-     WHERE t.ctid = ANY (ARRAY(SELECT x.ctid FROM stale AS x)) AND ({t_key}) IN (SELECT {x_key} FROM stale AS x) RETURNING 1
+     WHERE {in_stale} RETURNING 1
 ), fresh AS MATERIALIZED (
-    SELECT {t_key}, t.ctid FROM {table} AS t
+    SELECT {t_key} FROM {table} AS t
      WHERE ({only}) AND t.{state} IN ({claimable}) AND ({ready})
-     ORDER BY {t_order} LIMIT $2::integer FOR UPDATE OF t SKIP LOCKED
+     ORDER BY {t_order} LIMIT (SELECT n FROM wanted) FOR UPDATE OF t SKIP LOCKED
 ), taken_over AS MATERIALIZED (
-    SELECT {t_key}, t.ctid FROM {table} AS t
+    SELECT {t_key} FROM {table} AS t
      WHERE ({only}) AND {is_stale} AND {taken_over_by_claim}
-     ORDER BY {t_order} LIMIT greatest(0, $2::integer - (SELECT count(*) FROM fresh)) FOR UPDATE OF t SKIP LOCKED
+     ORDER BY {t_order} LIMIT greatest(0, (SELECT n FROM wanted) - (SELECT count(*) FROM fresh)) FOR UPDATE OF t SKIP LOCKED
 ), picked AS MATERIALIZED (
     SELECT * FROM fresh UNION ALL SELECT * FROM taken_over
 ), claimed AS (
     UPDATE {table} AS t SET {claim_writes}
-     WHERE t.ctid = ANY (ARRAY(SELECT x.ctid FROM picked AS x)) AND ({t_key}) IN (SELECT {x_key} FROM picked AS x)
+     WHERE {in_picked}
     RETURNING {claim_returns}
 )
 SELECT (SELECT count(*) FROM recovered)::integer AS recovered, {c_returns}
@@ -42,7 +43,7 @@ WITH given AS MATERIALIZED (
      ORDER BY {t_key} FOR UPDATE OF t
 )
 UPDATE {table} AS t SET {writes} FROM mine AS g
- WHERE {by_index} AND {t_is_g} AND t.{token} = g.tenure_token
+ WHERE {t_is_g} AND t.{token} = g.tenure_token
 RETURNING g.tenure_token AS token;
 
 -- name: finish_rows
@@ -55,7 +56,7 @@ WITH given AS MATERIALIZED (
      ORDER BY {t_key} FOR UPDATE OF t
 ), recorded AS (
     UPDATE {table} AS t SET {writes} FROM mine AS g
-     WHERE g.tenure_open AND {by_index} AND {t_is_g} AND t.{token} = g.tenure_token
+     WHERE g.tenure_open AND {t_is_g} AND t.{token} = g.tenure_token
     RETURNING g.*
 ){also}
 SELECT g.tenure_token AS token, CASE WHEN r.tenure_token IS NOT NULL THEN 'RECORDED' WHEN m.tenure_token IS NOT NULL THEN 'ALREADY'
@@ -72,28 +73,36 @@ WITH given AS MATERIALIZED (
      ORDER BY {t_key} FOR UPDATE OF t
 )
 UPDATE {table} AS t SET {writes} FROM mine AS g
- WHERE {by_index} AND {t_is_g} AND t.{token} = g.tenure_token
+ WHERE {t_is_g} AND t.{token} = g.tenure_token
 RETURNING g.tenure_token AS token;
 
 -- name: release_unheld
 -- $1 owner, $2 the tokens it holds: after a claim whose answer was lost, what it took is nobody's work
 WITH unheld AS MATERIALIZED (
-    SELECT {t_key}, t.ctid FROM {table} AS t
+    SELECT {t_key} FROM {table} AS t
      WHERE ({only}) AND t.{state} = {running} AND t.{owner} = $1::text AND t.{token} <> ALL ($2::uuid[])
      ORDER BY {t_key} FOR UPDATE OF t SKIP LOCKED
 )
 UPDATE {table} AS t SET {writes}
-     WHERE t.ctid = ANY (ARRAY(SELECT x.ctid FROM unheld AS x)) AND ({t_key}) IN (SELECT {x_key} FROM unheld AS x) RETURNING {t_key};
+     WHERE {in_unheld} RETURNING {t_key};
 
 -- name: recover_rows
 -- $1 how many at most; the control plane's way to the same end as the claim's
 WITH stale AS MATERIALIZED (
-    SELECT {t_key}, t.ctid FROM {table} AS t
+    SELECT {t_key} FROM {table} AS t
      WHERE ({only}) AND {is_stale} AND {recovered_by_control}
      ORDER BY {t_key} LIMIT $1::integer FOR UPDATE OF t SKIP LOCKED
 )
 UPDATE {table} AS t SET {stale_writes}
-     WHERE t.ctid = ANY (ARRAY(SELECT x.ctid FROM stale AS x)) AND ({t_key}) IN (SELECT {x_key} FROM stale AS x) RETURNING {t_key};
+     WHERE {in_stale} RETURNING {t_key};
+
+-- name: match_key
+-- a selection by a key of one column: the index is taken whatever the planner believes about the table
+t.{lead} = ANY (ARRAY(SELECT x.{lead} FROM {relation} AS x));
+
+-- name: match_keys
+-- a selection by a key of several columns
+({t_key}) IN (SELECT {x_key} FROM {relation} AS x);
 
 -- name: grant_rows
 -- column by column, after a clean slate: the whitelist is what the database permits

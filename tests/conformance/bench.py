@@ -16,6 +16,7 @@ from supervisor.lease_sql import Statement, Statements
 from tests.conformance.contracts import CONTRACTS, Contract
 from tests.support.place import connected
 
+DOMAIN = "example"
 OUTCOMES = ("done", "retry", "cancel", "snooze")
 REASON = {"tenure_code": "CODE", "tenure_message": "message", "tenure_after": 60.0}
 
@@ -46,7 +47,7 @@ class Bench:
             await admin.executemany(self.contract.insert, [(number,) for number in numbers])
 
     async def claim(self, owner: str, rows: int, connection: Connection | None = None) -> list[Taken]:
-        return self.taken(await self._as_worker(connection, self.sql.claim, owner, rows))
+        return self.taken(await self._as_worker(connection, self.sql.claim, owner, rows, DOMAIN))
 
     def taken(self, rows: Sequence[Row]) -> list[Taken]:
         width = len(self.lease.key)

@@ -12,8 +12,8 @@ class Contract:
     """A lease, and how to fill its table. The statements are run by the administrator.
 
     `insert`: one claimable row; a larger $1 (integer) comes later in the claim order. `finished`: $1 rows
-    whose work is over. `others`: rows that must not be claimed, each for another reason. `most`: how many claimable
-    rows the table permits at a time. `setup`: what is to be created first, where no migration has done so.
+    whose work is over. `others`: rows that must not be claimed, each for another reason. `most`: how many
+    claimable rows the table permits at a time. `setup`: what no migration has created yet.
     """
 
     lease: Lease

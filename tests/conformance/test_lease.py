@@ -11,7 +11,7 @@ import pytest
 from supervisor.lease_grants import grant_faults
 from supervisor.lease_sql import grants
 from supervisor.store import Store
-from tests.conformance.bench import OUTCOMES, Bench, Taken
+from tests.conformance.bench import DOMAIN, OUTCOMES, Bench, Taken
 from tests.support.place import connected
 
 pytestmark = pytest.mark.timeout(60)
@@ -84,7 +84,7 @@ async def test_stale_at_exactly_now_and_without_an_expiry(
         if path == "recover":
             assert len(await admin.fetch(bench.sql.recover.sql, 10)) == (1 if stale else 0)
         else:
-            rows = await admin.fetch(bench.sql.claim.sql, "b", 10)
+            rows = await admin.fetch(bench.sql.claim.sql, "b", 10, DOMAIN)
             stays = bench.lease.stale.state is None
             assert rows[0]["recovered"] == (1 if stale and not stays else 0)
             assert len(bench.taken(rows)) == (1 if stale and stays else 0)
@@ -151,7 +151,7 @@ async def test_recovery_is_the_same_by_either_way(bench: Bench) -> None:
             assert await bench.recover() == 1
         else:
             async with connected(bench.urls.worker) as worker:
-                (answer,) = await worker.fetch(bench.sql.claim.sql, "b", 0)
+                (answer,) = await worker.fetch(bench.sql.claim.sql, "b", 0, DOMAIN)
             assert answer["recovered"] == 1
         row = await bench.row(taken)
         assert bench.is_stale_to_others(row)
@@ -330,6 +330,19 @@ async def test_a_claim_takes_no_more_than_asked(bench: Bench) -> None:
         assert len(await bench.claim("a", 3, worker)) == 3
 
 
+async def test_a_paused_domain_claims_nothing(bench: Bench) -> None:
+    """What is held goes on; stale rows are recovered all the same."""
+    needs(bench, 2)
+    await bench.insert(1, 2)
+    held = await bench.claim_one("a")
+    async with connected(bench.urls.control) as control:
+        await control.fetch("SELECT supervisor.pause_domain('test', $1, true)", DOMAIN)
+        assert await bench.claim("b", 5) == []
+        assert await bench.finish("a", held) == ["RECORDED"]
+        await control.fetch("SELECT supervisor.pause_domain('test', $1, false)", DOMAIN)
+    assert len(await bench.claim("b", 5)) == 1
+
+
 async def test_the_worker_writes_its_columns_and_no_others(bench: Bench) -> None:
     """R000-80 to R000-97: the whitelist is what the database permits."""
     await bench.insert(1)
@@ -399,7 +412,7 @@ async def test_the_past_is_not_read(bench: Bench, mode: str) -> None:
     taken = await bench.claim("a", 20)
     done = bench.sql.finish["done"]
     plans: dict[str, tuple[str, list[Any]]] = {
-        "claim": (bench.sql.claim.sql, ["a", 20]),
+        "claim": (bench.sql.claim.sql, ["a", 20, DOMAIN]),
         "recover": (bench.sql.recover.sql, [20]),
         "beat": (bench.sql.beat.sql, ["a", *bench.arrays(bench.sql.beat, taken)]),
         "finish": (done.sql, ["a", *bench.arrays(done, taken)]),
