@@ -173,6 +173,16 @@ async def test_no_call_reads_the_history(full: World) -> None:
     assert expensive == {}
 
 
+async def test_switched_off_plans_are_not_compiled(world: World) -> None:
+    """Before PostgreSQL 18 a switched-off plan costs so much that JIT would compile each call, for seconds."""
+    rows = await world.admin.sql(
+        "SELECT p.oid::regprocedure::text AS name FROM pg_proc p "
+        "WHERE p.pronamespace = 'supervisor'::regnamespace "
+        "AND p.proconfig::text LIKE '%enable_%=off%' AND NOT 'jit=off' = ANY (p.proconfig)"
+    )
+    assert [row["name"] for row in rows] == []
+
+
 @pytest.mark.parametrize(
     ("query", "index"),
     [
