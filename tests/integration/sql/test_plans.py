@@ -174,7 +174,7 @@ async def test_no_call_reads_the_history(full: World) -> None:
 
 
 async def test_switched_off_plans_are_not_compiled(world: World) -> None:
-    """Before PostgreSQL 18 a switched-off plan costs so much that JIT would compile each call, for seconds."""
+    """Before PostgreSQL 18 a switched-off plan costs so much that JIT compiles each call, for seconds."""
     rows = await world.admin.sql(
         "SELECT p.oid::regprocedure::text AS name FROM pg_proc p "
         "WHERE p.pronamespace = 'supervisor'::regnamespace "
