@@ -25,7 +25,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import BinaryIO, Final
+from typing import IO, Final
 
 from supervisor.artifacts.errors import (
     AccessDenied,
@@ -65,7 +65,7 @@ __all__ = [
 
 MAX_FILE_SIZE: Final = 10 * 1024 * 1024
 
-Content = bytes | BinaryIO | AsyncIterable[bytes]
+Content = bytes | IO[bytes] | AsyncIterable[bytes]
 
 
 class Overwrite(Enum):
@@ -123,8 +123,8 @@ class Artifacts(ABC):
         """All artifacts in that folder and below."""
 
     @abstractmethod
-    async def place(self) -> str:
-        """How the addresses of this store begin, and of no other."""
+    async def place(self) -> str | None:
+        """How the addresses of this store begin, and of no other; None = nothing was ever put here."""
 
     @abstractmethod
     async def uri(self, key: str) -> str:

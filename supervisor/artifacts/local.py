@@ -127,31 +127,28 @@ class LocalArtifacts(Artifacts):
         finally:
             walk.close()
 
-    async def place(self) -> str:
-        return f"local://{await self._identity()}@"
+    async def place(self) -> str | None:
+        if self._store is None:
+            self._store = await run_sync(read_identity, self._tree)
+        return None if self._store is None else f"local://{self._store}@"
 
     async def uri(self, key: str) -> str:
         check_key(key)
-        return f"{await self.place()}{quote(self._host)}/{quote(key)}"
+        if self._store is None:
+            self._store = await run_sync(make_identity, self._tree)
+        return f"local://{self._store}@{quote(self._host)}/{quote(key)}"
 
     async def key_of(self, uri: str) -> str:
-        address = urlsplit(uri)
-        if self._store is None:
-            self._store = await run_sync(read_identity, self._tree)
-        if address.scheme != "local" or self._store is None or address.username != self._store:
+        place = await self.place()
+        if place is None or not uri.startswith(place):
             raise Elsewhere(uri=uri, place=f"{self._tree.root} on {self._host}")
-        key = unquote(address.path.removeprefix("/"))
+        key = unquote(urlsplit(uri).path.removeprefix("/"))
         check_key(key)
         return key
 
     async def sweep(self, *, older_than_days: float = 30) -> int:
         # the times of files are the file system's, so its host's clock is the one to compare with
         return await run_sync(self._tree.sweep, time.time() - older_than_days * DAY_SECONDS)
-
-    async def _identity(self) -> str:
-        if self._store is None:
-            self._store = await run_sync(make_identity, self._tree)
-        return self._store
 
     def _names(self, key: str) -> Names:
         names = check_key(key)

@@ -260,7 +260,9 @@ async def test_delete_and_trash(artifacts: Artifacts) -> None:
 async def test_addresses(artifacts: Artifacts, make: Make, tmp_path: object) -> None:
     stored = await artifacts.put(KEY, b"x")
     assert stored.uri == await artifacts.uri(KEY)
-    assert stored.uri.startswith(await artifacts.place())
+    place = await artifacts.place()
+    assert place
+    assert stored.uri.startswith(place)
     assert await artifacts.key_of(stored.uri) == KEY
     assert await make().key_of(stored.uri) == KEY
     for foreign in ("scm/1/svn/r100.diff", "s3://bucket/key", "file:///etc/passwd", "local://0@here/a", ""):

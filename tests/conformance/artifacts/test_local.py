@@ -399,10 +399,12 @@ async def test_a_store_is_known_by_its_own_name(tmp_path: Path) -> None:
 
 async def test_many_give_a_store_its_name_at_once(tmp_path: Path) -> None:
     stores = [LocalArtifacts(tmp_path / "a") for _ in range(8)]
+    assert await stores[0].place() is None
+    assert not (tmp_path / "a").exists()
     places = set[str]()
 
     async def ask(store: LocalArtifacts) -> None:
-        places.add(await store.place())
+        places.add((await store.uri("a")).partition("@")[0])
 
     async with anyio.create_task_group() as group:
         for store in stores:
