@@ -499,8 +499,8 @@ async def test_candidates_are_found_by_their_index(bench: Bench) -> None:
     """DESIGN 18: flat while logs and runs grow"""
     admin = bench.world.admin
     await bench.world.unguarded(
-        "INSERT INTO supervisor.job_run (id, root_id, job_definition_id, domain, payload, state, max_attempts,"
-        " finished_at, finished_by) "
+        "INSERT INTO supervisor.job_run (id, root_id, job_definition_id, domain, payload, state, "
+        "max_attempts, finished_at, finished_by) "
         "SELECT n, n, 1, 'command', '{}', 'SUCCEEDED', 1, clock_timestamp(), 'worker' "
         "FROM generate_series(100001, 120000) n"
     )
