@@ -82,7 +82,7 @@ class RedisServer:
         return False
 
     def client(self) -> Redis:
-        return Redis(port=self.port, socket_timeout=5)
+        return Redis(port=self.port, socket_timeout=2)
 
     def signal(self, signum: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:

@@ -1,0 +1,166 @@
+"""Real replicas beside a Redis that helps, dies, freezes or lies: nobody's work is the worse for it (P7)."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from redis.exceptions import TimeoutError as TooLate
+
+from supervisor.clock import boottime
+from supervisor.embedded import Urls
+from supervisor.hints import lease_key, say_once
+from tests.support.bad_redis import stand_in
+from tests.support.redis import DEAD, RedisServer
+from tests.support.replicas import Fleet, replicas
+
+pytestmark = pytest.mark.slow
+RUNS = 200
+BOUND = 60.0
+UNHURRIED = {
+    "TENURE_LEADER_LEASE_SECONDS": "15",
+    "TENURE_RENEW_DEADLINE_SECONDS": "9",
+    "TENURE_RENEW_RETRY_SECONDS": "2",
+    "TENURE_HEARTBEAT_SECONDS": "3",
+    "TENURE_CONFIRM_AFTER_SECONDS": "9",
+    "TENURE_SELF_STOP_SECONDS": "20",
+    "TENURE_KILL_SECONDS": "2",
+    "TENURE_STOP_BOUND_SECONDS": "30",
+}
+
+
+@asynccontextmanager
+async def at_work(database: Urls, directory: Path, url: str) -> AsyncIterator[tuple[Fleet, list[int]]]:
+    """Three replicas and 200 short runs; left, each has been executed once, as if there were no Redis."""
+    async with replicas(database, directory, TENURE_REDIS_URL=url) as fleet:
+        epochs = len(await fleet.epochs())
+        await fleet.define("work", fleet.effects.short_command())
+        runs = await fleet.trigger("work", RUNS)
+        yield fleet, runs
+        await fleet.until(lambda: fleet.succeeded(runs), within=BOUND, what="all runs to succeed")
+        executions = fleet.effects.executions().values()
+        assert sorted(one.run_id for one in executions) == sorted(runs)
+        assert all(one.begins == 1 and one.ended for one in executions)
+        assert {row["attempt"] for row in await fleet.last(runs)} == {1}, "no re-run was caused"
+        confirming = "SELECT count(*) FROM supervisor.job_run_history WHERE continuation_state <> 'NONE'"
+        assert await fleet.value(confirming) == 0, "no CONFIRMING was caused"
+        assert len(await fleet.epochs()) == epochs, "no change of the leader was caused"
+
+
+async def half_done(fleet: Fleet, runs: list[int]) -> None:
+    async def half() -> bool:
+        return (await fleet.states(runs)).get("SUCCEEDED", 0) >= RUNS // 4
+
+    await fleet.until(half, within=BOUND, what="a quarter of the runs")
+
+
+async def test_a_wake_up_by_redis_alone_reaches_the_leader_and_the_worker(
+    database: Urls, tmp_path: Path, redis: RedisServer
+) -> None:
+    """Nobody can LISTEN, and polling would take seconds at these timings: each word is heard over Redis."""
+    nobody = "postgresql://nobody@127.0.0.1:1/none"
+    env = {**UNHURRIED, "TENURE_REDIS_URL": redis.url, "TENURE_LISTEN_DATABASE_URL": nobody}
+    async with replicas(database, tmp_path, count=0) as fleet:
+        await fleet.start(2, env=env)
+        await fleet.leader()
+        await fleet.define("work", fleet.effects.short_command())
+        took = []
+        for _ in range(6):
+            (run,) = await fleet.trigger("work")
+            began = boottime()
+            assert await say_once(redis.url, "run")
+            await fleet.until(lambda: fleet.succeeded([run]), within=15, what="the run")  # noqa: B023  awaited here
+            took.append(boottime() - began)
+        assert sorted(took)[len(took) // 2] < 1, f"by polling it takes a heartbeat: {took}"
+
+
+async def test_with_a_real_redis(database: Urls, tmp_path: Path, redis: RedisServer) -> None:
+    async with at_work(database, tmp_path, redis.url):
+        pass
+    with redis.client() as client:
+        assert client.info("commandstats")["cmdstat_set"]["calls"] >= RUNS, "leases were taken"
+        assert not client.keys("jobrun:lease:*"), "and given back"
+
+
+async def test_redis_is_absent(database: Urls, tmp_path: Path) -> None:
+    """C14."""
+    async with at_work(database, tmp_path, DEAD) as (fleet, _):
+        leader = await fleet.leader()
+        assert await leader.metric("tenure_redis_open") == 1
+        assert await leader.metric("tenure_redis_errors_total") >= 1
+
+
+async def test_redis_is_killed_and_comes_back_empty(
+    database: Urls, tmp_path: Path, redis: RedisServer
+) -> None:
+    """C16, C17, H29."""
+    async with at_work(database, tmp_path, redis.url) as (fleet, runs):
+        await half_done(fleet, runs)
+        redis.kill()
+        redis.start()
+        with redis.client() as client:
+            client.flushall()
+
+
+@pytest.mark.parametrize("how", ["stopped", "asleep"])
+async def test_redis_is_frozen(database: Urls, tmp_path: Path, redis: RedisServer, how: str) -> None:
+    """C16: connections stay open and nothing is answered."""
+    async with at_work(database, tmp_path, redis.url) as (fleet, runs):
+        await half_done(fleet, runs)
+        if how == "stopped":
+            redis.freeze()
+        else:
+            with redis.client() as client, suppress(TooLate):
+                client.execute_command("DEBUG", "SLEEP", "30")
+
+
+@pytest.mark.parametrize(
+    "habits",
+    [("garbage", "wrong", "closing", "nested", "slow", "too-slow", "endless"), ("silent",), ("shouting",)],
+)
+async def test_redis_is_none(database: Urls, tmp_path: Path, habits: tuple[str, ...]) -> None:
+    """S19, S20: what it answers is data, and never decides."""
+    async with stand_in(*habits) as url, at_work(database, tmp_path, url):
+        pass
+
+
+async def test_an_attacker_has_taken_every_lease_for_ever(
+    database: Urls, tmp_path: Path, redis: RedisServer
+) -> None:
+    """H29, S20: keys of all kinds, without expiry; decisions come later by the lease's time, and once."""
+    with redis.client() as client:
+        for run in range(1, 2000, 3):
+            client.set(lease_key(run), "attacker")
+            client.set(lease_key(run + 1), os.urandom(100))
+            client.lpush(lease_key(run + 2), "\x80\x04K\x01.")
+        keys = client.dbsize()
+        async with at_work(database, tmp_path, redis.url) as (fleet, runs):
+            began = boottime()
+            await fleet.until(lambda: fleet.succeeded(runs), within=BOUND, what="all runs to succeed")
+            took = boottime() - began
+            queued = await fleet.value(
+                """SELECT extract(epoch FROM min(assigned_at - created_at))::float8
+                   FROM supervisor.job_run WHERE id = ANY ($1::bigint[])""",
+                runs,
+            )
+            assert 1.5 < queued < 4, f"put off for the lease's time to live: {queued}"
+            assert took < 40, "and once, not for each batch"
+        assert client.dbsize() == keys, "nobody deleted what is not theirs"
+
+
+async def test_an_attacker_takes_leases_shouts_and_flushes_while_the_work_goes_on(
+    database: Urls, tmp_path: Path, redis: RedisServer
+) -> None:
+    async with at_work(database, tmp_path, redis.url) as (fleet, runs):
+        with redis.client() as client:
+
+            async def done() -> bool:
+                client.flushall()
+                for run in runs[:: max(1, RUNS // 50)]:
+                    client.set(lease_key(run), "attacker")
+                for text in ("run", "assigned", "leader", "event", "lease:x", "drain", "\x00"):
+                    client.publish("tenure", text)
+                return await fleet.succeeded(runs)
+
+            await fleet.until(done, within=BOUND, what="all runs", interval=0.01)
