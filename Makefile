@@ -34,8 +34,8 @@ $(STAMP): deploy/lock/build.txt deploy/lock/dev.txt pyproject.toml
 run: venv ## start a supervisor: embedded PostgreSQL, three replicas, sample work; Ctrl-C drains
 	@exec $(BIN)/tenure up --replicas 3 --sample
 
-test: venv lint ## run every check and the whole test suite
-	$(BIN)/pytest -n $(JOBS)
+test: venv lint ## run every check and the whole test suite; REDIS=real|hostile|dead gives every replica such a Redis
+	$(if $(REDIS),TENURE_TEST_REDIS=$(REDIS)) $(BIN)/pytest -n $(JOBS)
 
 lint: venv ## run ruff, mypy (strict) and the import contracts
 	$(BIN)/ruff check
