@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.api.problem import problem
-from supervisor.api.server import is_loopback
+from supervisor.api.server import HEADER_BYTES, is_loopback
 from supervisor.logs import logger
 
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -69,6 +69,8 @@ class Gate:
             await answer(scope, receive, send_secured)
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
+        if _head_bytes(scope) > HEADER_BYTES:
+            return problem(431, "the request's head is too large", f"at most {HEADER_BYTES} bytes are read")
         headers = Headers(scope=scope)
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit() or int(length) > BODY_BYTES:
@@ -90,6 +92,12 @@ class Gate:
             "send it as `Authorization: Bearer ...`",
             headers={"WWW-Authenticate": "Bearer"},
         )
+
+
+def _head_bytes(scope: Scope) -> int:
+    """The server's own bound holds only for a head that arrives in pieces; one that comes at once passes."""
+    target = len(scope.get("raw_path") or b"") + len(scope["query_string"])
+    return target + sum(len(name) + len(value) for name, value in scope["headers"])
 
 
 def _names_loopback(host: str) -> bool:

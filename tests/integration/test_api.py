@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from supervisor.api import CannotListen, PortInUse, check_bind, create_app, serve
 from supervisor.api.gate import BODY_BYTES
+from supervisor.api.server import HEADER_BYTES
 from supervisor.config import Settings
 from supervisor.embedded import Urls
 from supervisor.errors import BadSettings
@@ -197,6 +198,17 @@ async def test_an_unexpected_error_tells_its_id_only(
     printed = capsys.readouterr()
     assert answer.json()["incident"] in printed.out + printed.err
     assert "secret inside" in printed.out + printed.err
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/status", "/nowhere"])
+async def test_a_head_over_the_limit_is_refused_however_it_arrives(store: Store, path: str) -> None:
+    """Without a socket: the whole head is there at once, as it is on a busy machine."""
+    async with client(FakeReplica(store, Settings())) as http:
+        large = await http.get(path, headers={"X-Large": "x" * HEADER_BYTES})
+        many = await http.get(path, headers={f"X-{n}": "x" * 100 for n in range(HEADER_BYTES // 100)})
+        query = await http.get(path, params={"q": "x" * HEADER_BYTES})
+        usual = await http.get("/healthz", headers={"X-Usual": "x" * (HEADER_BYTES // 2)})
+    assert [answer.status_code for answer in (large, many, query, usual)] == [431, 431, 431, 200]
 
 
 @pytest.mark.parametrize("declared", [True, False])
