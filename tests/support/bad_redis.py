@@ -6,8 +6,14 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Final
+
+# What a client says before it asks for anything.
+GREETING: Final = (b"CLIENT", b"SELECT", b"AUTH")
+# So far, that only what concerns leases is left to be answered badly.
+LEASES_ONLY: Final = (*GREETING, b"SUBSCRIBE", b"PUBLISH", b"PING")
 
 Habit = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -20,28 +26,26 @@ async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Hangs up in the middle of an answer."""
-    await reader.read(65536)
     writer.write(b"$100\r\nabc")
     await writer.drain()
 
 
 async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answers bytes that are no answer."""
-    while await reader.read(65536):
+    while True:
         writer.write(os.urandom(512) + b"\r\n" + b"\x80\x04K\x01.\r\n")
         await writer.drain()
+        await reader.read(65536)
 
 
 async def nested(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Opens lists in lists in lists."""
-    while await reader.read(65536):
-        writer.write(b"*1\r\n" * 100_000)
-        await writer.drain()
+    writer.write(b"*1\r\n" * 100_000)
+    await silent(reader, writer)
 
 
 async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Announces an answer of a gigabyte, and sends it."""
-    await reader.read(65536)
     writer.write(b"$1000000000\r\n")
     while True:
         writer.write(b"x" * 1_000_000)
@@ -55,7 +59,6 @@ def answering(answer: Callable[[Sequence[bytes]], bytes], delay: float = 0) -> H
             writer.write(answer(command))
             await writer.drain()
 
-    habit.__doc__ = answer.__doc__
     return habit
 
 
@@ -84,9 +87,9 @@ _wrong = cycle(
 )
 
 
-def wrong(command: Sequence[bytes]) -> bytes:
-    """Well-formed answers of types that nobody asked for; to whoever connects, all is well."""
-    return polite(command) if command[0].upper() in (b"CLIENT", b"SELECT", b"AUTH") else next(_wrong)
+def wrong(_command: Sequence[bytes]) -> bytes:
+    """Well-formed answers of types that nobody asked for."""
+    return next(_wrong)
 
 
 def shouting(command: Sequence[bytes]) -> bytes:
@@ -134,32 +137,62 @@ async def _command(reader: asyncio.StreamReader) -> list[bytes]:
     return words
 
 
+@dataclass
+class StandIn:
+    url: str = ""
+    accepted: int = 0
+
+
 @asynccontextmanager
-async def stand_in(*habits: str, port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """The URL of a server with these habits, one after the other on each new connection."""
+async def stand_in(
+    *habits: str,
+    port: int = 0,
+    tls: ssl.SSLContext | None = None,
+    polite_to: Sequence[bytes] = GREETING,
+) -> AsyncIterator[StandIn]:
+    """A server that answers well as long as it hears these commands only, and then falls into a habit: into
+    another of them on each new connection."""
     turn = cycle(habits)
     running: set[asyncio.Task[None]] = set()
+    self = StandIn()
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             with suppress(OSError, EOFError, ValueError):
+                await _greet(reader, writer, polite_to)
                 await HABITS[next(turn)](reader, writer)
         finally:
             writer.transport.abort()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
         task = asyncio.ensure_future(behave(reader, writer))
         running.add(task)
         task.add_done_callback(running.discard)
 
     server = await asyncio.start_server(accept, "127.0.0.1", port, ssl=tls)
+    self.url = f"redis{'s' if tls else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
     try:
-        yield f"redis{'s' if tls else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+        yield self
     finally:
         server.close()
         for task in list(running):
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _greet(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, polite_to: Sequence[bytes]
+) -> None:
+    """Until a command comes that is for the habit; that one is put back."""
+    while (command := await _command(reader)) and command[0].upper() in polite_to:
+        writer.write(polite(command))
+        await writer.drain()
+    words = b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in command)
+    rest = bytes(reader._buffer)  # type: ignore[attr-defined]  # asyncio has no way to put something back
+    reader._buffer.clear()  # type: ignore[attr-defined]  # as above
+    if command:
+        reader.feed_data(b"*%d\r\n" % len(command) + words + rest)
 
 
 async def _serve(port: int) -> None:

@@ -121,7 +121,7 @@ async def test_redis_is_frozen(database: Urls, tmp_path: Path, redis: RedisServe
 )
 async def test_redis_is_none(database: Urls, tmp_path: Path, habits: tuple[str, ...]) -> None:
     """S19, S20: what it answers is data, and never decides."""
-    async with stand_in(*habits) as url, at_work(database, tmp_path, url):
+    async with stand_in(*habits) as bad, at_work(database, tmp_path, bad.url):
         pass
 
 

@@ -176,10 +176,10 @@ def certificate(tmp_path: Path) -> Path:
 async def test_tls(certificate: Path) -> None:
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(f"{certificate}.crt", certificate)
-    async with stand_in("polite", tls=tls) as url:
-        async with listening(f"{url}?ssl_ca_certs={certificate}.crt") as ear:
+    async with stand_in("polite", tls=tls) as server:
+        async with listening(f"{server.url}?ssl_ca_certs={certificate}.crt") as ear:
             assert ear.figure("tenure_redis_errors_total") == 0
-        ear = Ear(url)
+        ear = Ear(server.url)
         async with anyio.create_task_group() as group:
             group.start_soon(ear.hints.run)
             await eventually(
