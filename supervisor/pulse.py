@@ -12,6 +12,7 @@ from typing import Final
 from supervisor.claims import Claims
 from supervisor.clock import boottime, jitter
 from supervisor.config import Timings
+from supervisor.identity import Identity
 from supervisor.logs import logger
 from supervisor.memory import Memory
 from supervisor.metrics import Metrics
@@ -33,7 +34,7 @@ class Listener:
 @dataclass(slots=True)
 class Pulse:
     url: str
-    worker_id: str
+    identity: Identity
     domains: tuple[str, ...]
     slots: int
     timings: Timings
@@ -48,6 +49,10 @@ class Pulse:
     _changes: int = 0
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+
+    @property
+    def worker_id(self) -> str:
+        return self.identity.worker_id
 
     @property
     def _patience(self) -> float:
@@ -97,6 +102,7 @@ class Pulse:
             row = await store.row(
                 "beat_worker",
                 self.worker_id,
+                self.identity.secret,
                 beat_no,
                 self.memory.epoch,
                 named,

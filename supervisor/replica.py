@@ -8,8 +8,6 @@ skips the grace.
 
 import asyncio
 import signal
-import socket
-import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -27,6 +25,7 @@ from supervisor.election import Election, Tenure
 from supervisor.errors import TenureError
 from supervisor.hints import Hints
 from supervisor.keeper import Keeper
+from supervisor.identity import Identity
 from supervisor.leader import Leader
 from supervisor.logs import logger
 from supervisor.memory import Memory
@@ -46,16 +45,12 @@ LOOP_LAG_SECONDS: Final = 0.25
 _log = logger("replica")
 
 
-def new_worker_id() -> str:
-    """Host and boot: a name that is never used again."""
-    return f"{socket.gethostname()[:100]}-{uuid.uuid4()}"
-
-
 class Replica:
     def __init__(self, settings: Settings, urls: RuntimeUrls, actors: Mapping[str, Actor]) -> None:
         pooled = settings.pooler == "transaction"
         self.settings = settings
-        self.worker_id = new_worker_id()
+        self._identity = Identity()
+        self.worker_id = self._identity.worker_id
         self.metrics = Metrics()
         self.draining = False
         self.store = Store(urls.control, name=f"tenure/{self.worker_id}", pooled=pooled)
@@ -76,7 +71,7 @@ class Replica:
         self.election = self._make_election()
         self._pulse = Pulse(
             url=urls.worker,
-            worker_id=self.worker_id,
+            identity=self._identity,
             domains=tuple(for_runs),
             slots=settings.slots,
             timings=settings.timings,
@@ -88,7 +83,7 @@ class Replica:
         )
         self._runner = Runner(
             self._work_store,
-            self.worker_id,
+            self._identity,
             for_runs,
             settings.slots,
             settings.timings,
@@ -185,7 +180,7 @@ class Replica:
             await self._drain(0)
         await asyncio.to_thread(self._pulse.stop)
         try:
-            await self._work_store.value("leave_worker", self.worker_id)
+            await self._work_store.value("leave_worker", self.worker_id, self._identity.secret)
         except TenureError as error:
             _log.warning("left without a word", reason=str(error))
         _log.info("drained")

@@ -22,6 +22,7 @@ from supervisor.clock import boottime, jitter
 from supervisor.config import Timings
 from supervisor.errors import DatabaseUnreachable, OutcomeUnknown, TenureError
 from supervisor.finisher import Ending, Finisher
+from supervisor.identity import Identity
 from supervisor.logs import logger
 from supervisor.metrics import Metrics
 from supervisor.runlog import RunLog
@@ -56,7 +57,7 @@ class Runner:
     def __init__(
         self,
         store: Store,
-        worker_id: str,
+        identity: Identity,
         actors: Mapping[str, Actor],
         slots: int,
         timings: Timings,
@@ -65,14 +66,15 @@ class Runner:
         metrics: Metrics,
     ) -> None:
         self._store = store
-        self._worker_id = worker_id
+        self._worker_id = identity.worker_id
+        self._secret = identity.secret
         self._actors = actors
         self._slots = slots
         self._timings = timings
         self._claims = claims
         self._wakeups = wakeups
         self._metrics = metrics
-        self._finisher = Finisher(store, worker_id, self._answered)
+        self._finisher = Finisher(store, identity.worker_id, self._answered)
         self.draining = False
 
     async def run(self) -> None:
@@ -103,7 +105,7 @@ class Runner:
             _log.info("could not look for work", reason=str(error))
 
     async def _take(self, group: TaskGroup) -> None:
-        rows = await self._store.rows("read_assigned", self._worker_id)
+        rows = await self._store.rows("read_assigned", self._worker_id, self._secret)
         fresh = [row for row in rows if row["claim_id"] not in self._claims]
         fresh = fresh[: max(0, self._slots - len(self._claims))]
         if not fresh:
@@ -134,6 +136,7 @@ class Runner:
             await self._store.rows(
                 "start_runs",
                 self._worker_id,
+                self._secret,
                 self._claims.beat_no,
                 [row["id"] for row in fresh],
                 [row["version"] for row in fresh],

@@ -24,9 +24,14 @@ BEGIN
 
     SELECT e.epoch, e.system_identifier, e.timeline, e.first_epoch, e.quarantine_until INTO term
         FROM supervisor.leader_epoch e;
-    moved := (term.system_identifier, term.timeline) IS DISTINCT FROM (here.system_identifier, here.timeline);
-    SELECT l.expires_at INTO lease FROM supervisor.leader_lease l;
-    IF lease.expires_at > clock_timestamp() AND NOT moved THEN
+    -- another server or timeline, or one that has lost commits: an epoch was seen that it does not know
+    moved := (term.system_identifier, term.timeline) IS DISTINCT FROM (here.system_identifier, here.timeline)
+        OR (p_system_seen = here.system_identifier AND p_epoch_seen > term.epoch);
+    SELECT l.expires_at > clock_timestamp()
+           -- a clock that was set back must not leave a dead leader's lease standing
+           AND l.expires_at <= clock_timestamp() + make_interval(secs => 2 * l.lease_seconds) AS live
+        INTO lease FROM supervisor.leader_lease l;
+    IF lease.live AND NOT moved THEN
         RETURN;
     END IF;
     -- of several candidates one goes on; the others look again later
@@ -37,9 +42,14 @@ BEGIN
     -- with the lock held, look again: another may have been through here
     SELECT e.epoch, e.system_identifier, e.timeline, e.first_epoch, e.quarantine_until INTO term
         FROM supervisor.leader_epoch e;
-    moved := (term.system_identifier, term.timeline) IS DISTINCT FROM (here.system_identifier, here.timeline);
-    SELECT l.expires_at INTO lease FROM supervisor.leader_lease l;
-    IF lease.expires_at > clock_timestamp() AND NOT moved THEN
+    -- another server or timeline, or one that has lost commits: an epoch was seen that it does not know
+    moved := (term.system_identifier, term.timeline) IS DISTINCT FROM (here.system_identifier, here.timeline)
+        OR (p_system_seen = here.system_identifier AND p_epoch_seen > term.epoch);
+    SELECT l.expires_at > clock_timestamp()
+           -- a clock that was set back must not leave a dead leader's lease standing
+           AND l.expires_at <= clock_timestamp() + make_interval(secs => 2 * l.lease_seconds) AS live
+        INTO lease FROM supervisor.leader_lease l;
+    IF lease.live AND NOT moved THEN
         RETURN;
     END IF;
 
@@ -53,13 +63,14 @@ BEGIN
         since = clock_timestamp(),
         -- commits of the old timeline may be lost: give what it started the time to stop by itself
         quarantine_until = CASE WHEN moved AND term.timeline IS NOT NULL
-                                THEN clock_timestamp() + make_interval(secs => p_stop_bound_seconds)
+                                THEN clock_timestamp() + make_interval(secs => greatest(p_stop_bound_seconds,
+                                    (SELECT max(w.stop_bound_seconds) FROM supervisor.worker w)))
                                 ELSE e.quarantine_until END
     RETURNING e.epoch, e.system_identifier, e.timeline,
         greatest(0, extract(epoch FROM e.quarantine_until - clock_timestamp()))::double precision;
 
     UPDATE supervisor.leader_lease l SET epoch = e.epoch, holder = p_worker, renewed_at = clock_timestamp(),
-        expires_at = clock_timestamp() + make_interval(secs => p_lease_seconds), resign_requested_epoch = NULL
+        lease_seconds = p_lease_seconds, expires_at = clock_timestamp() + make_interval(secs => p_lease_seconds), resign_requested_epoch = NULL
     FROM supervisor.leader_epoch e;
     INSERT INTO supervisor.tenure_log (epoch, holder, what, system_identifier, timeline)
         SELECT e.epoch, e.holder, 'ACQUIRED', e.system_identifier, e.timeline FROM supervisor.leader_epoch e;
@@ -73,7 +84,7 @@ DECLARE
     here record;
 BEGIN
     here := supervisor.server_identity();
-    RETURN QUERY UPDATE supervisor.leader_lease l SET renewed_at = clock_timestamp(),
+    RETURN QUERY UPDATE supervisor.leader_lease l SET renewed_at = clock_timestamp(), lease_seconds = p_lease_seconds,
         expires_at = clock_timestamp() + make_interval(secs => p_lease_seconds)
     FROM supervisor.leader_epoch e
     WHERE l.epoch = p_epoch AND l.holder = p_worker AND l.expires_at > clock_timestamp()

@@ -19,21 +19,22 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     END
 $$;
 
-CREATE OR REPLACE FUNCTION supervisor.assigned(p_worker text)
+CREATE OR REPLACE FUNCTION supervisor.assigned(p_worker text, p_secret uuid)
 RETURNS TABLE (id bigint, version integer, claim_id uuid)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
     SELECT r.id, r.version, r.claim_id FROM supervisor.job_run r
     WHERE r.assigned_worker_id = p_worker AND r.state = 'ASSIGNED' AND r.cancel_requested_at IS NULL
+      AND EXISTS (SELECT FROM supervisor.worker w WHERE w.worker_id = p_worker AND w.secret = p_secret)
     ORDER BY r.priority DESC, r.not_before, r.id
 $$;
 
 -- ASSIGNED -> RUNNING for several claims. Answers RECORDED, ALREADY (a repeated call) or REFUSED, with what to run.
 CREATE OR REPLACE FUNCTION supervisor.start(
-    p_worker text, p_beat_no bigint, p_ids bigint[], p_versions integer[], p_claims uuid[])
+    p_worker text, p_secret uuid, p_beat_no bigint, p_ids bigint[], p_versions integer[], p_claims uuid[])
 RETURNS TABLE (id bigint, answer text, root_id bigint, domain text, action text, payload jsonb, attempt integer,
                leader_epoch bigint, timeout_seconds double precision)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     here    record;
@@ -43,7 +44,7 @@ BEGIN
     here := supervisor.server_identity();
     -- a start is a contact
     UPDATE supervisor.worker w SET heartbeat_at = clock_timestamp(), beat_seq = w.beat_seq + 1
-        WHERE w.worker_id = p_worker AND w.state <> 'gone';
+        WHERE w.worker_id = p_worker AND w.secret = p_secret AND w.state <> 'gone';
     IF NOT FOUND THEN
         RETURN QUERY SELECT m.id, 'REFUSED', NULL::bigint, NULL::text, NULL::text, NULL::jsonb, NULL::integer,
             NULL::bigint, NULL::double precision FROM unnest(p_ids) AS m(id);
@@ -74,7 +75,9 @@ BEGIN
 
     RETURN QUERY SELECT m.id,
         CASE WHEN m.id = ANY (started) THEN 'RECORDED'
-             WHEN r.state = 'RUNNING' AND r.claim_id = m.claim_id AND r.assigned_worker_id = p_worker THEN 'ALREADY'
+             WHEN r.state = 'RUNNING' AND r.claim_id = m.claim_id AND r.assigned_worker_id = p_worker
+                  AND r.cancel_requested_at IS NULL
+                  AND coalesce(r.continuation_check_deadline_at > clock_timestamp(), true) THEN 'ALREADY'
              ELSE 'REFUSED' END,
         r.root_id, r.domain, r.action, r.payload, r.attempt, r.leader_epoch, r.timeout_seconds
     FROM unnest(p_ids, p_claims) AS m(id, claim_id) LEFT JOIN supervisor.job_run r ON r.id = m.id;
@@ -82,12 +85,12 @@ END $$;
 
 -- The contact of a replica, one call for all it holds. Its row lock is what orders beats against expiry.
 CREATE OR REPLACE FUNCTION supervisor.beat(
-    p_worker text, p_beat_no bigint, p_epoch_seen bigint, p_claims uuid[], p_domains text[], p_slots integer,
+    p_worker text, p_secret uuid, p_beat_no bigint, p_epoch_seen bigint, p_claims uuid[], p_domains text[], p_slots integer,
     p_stop_bound_seconds double precision, p_draining boolean)
 RETURNS TABLE (listed uuid[], cancels uuid[], drain boolean, leader_live boolean, epoch bigint,
                system_identifier bigint, timeline integer, assigned boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     here   record;
@@ -95,14 +98,19 @@ DECLARE
     leader record;
     touch  bigint[];
 BEGIN
-    INSERT INTO supervisor.worker AS w (worker_id, state, domains, slots, heartbeat_at, beat_no, stop_bound_seconds)
-    VALUES (p_worker, CASE WHEN p_draining THEN 'draining' ELSE 'active' END, p_domains, p_slots, clock_timestamp(),
-            p_beat_no, p_stop_bound_seconds)
+    INSERT INTO supervisor.worker AS w (worker_id, secret, state, domains, slots, heartbeat_at, beat_no,
+        stop_bound_seconds)
+    VALUES (p_worker, p_secret, CASE WHEN p_draining THEN 'draining' ELSE 'active' END, p_domains, p_slots,
+            clock_timestamp(), p_beat_no, p_stop_bound_seconds)
     ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = clock_timestamp(), beat_seq = w.beat_seq + 1,
         beat_no = greatest(w.beat_no, p_beat_no), domains = p_domains, slots = p_slots,
         stop_bound_seconds = greatest(w.stop_bound_seconds, p_stop_bound_seconds),
         state = CASE WHEN w.state = 'active' AND p_draining THEN 'draining' ELSE w.state END
+    WHERE w.secret = p_secret
     RETURNING w.state, w.drain_requested_at INTO me;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'worker % is somebody else', p_worker USING ERRCODE = 'TN016';
+    END IF;
 
     here := supervisor.server_identity();
     SELECT e.epoch, l.expires_at > clock_timestamp() AND e.epoch >= p_epoch_seen
@@ -170,7 +178,7 @@ END $$;
 -- The worker sees no leader: it says until when it goes on without one.
 CREATE OR REPLACE FUNCTION supervisor.confirm_self(p_worker text, p_claims uuid[], p_stop_bound_seconds double precision)
 RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
 DECLARE
     touch bigint[];
     moved integer;
@@ -195,7 +203,7 @@ CREATE OR REPLACE FUNCTION supervisor.finish(
     p_error_codes text[], p_error_messages text[], p_delays double precision[])
 RETURNS TABLE (id bigint, answer text, state text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     ended   bigint[];
@@ -239,7 +247,10 @@ BEGIN
         FROM unnest(p_ids, p_claims, p_epochs, p_states, p_results, p_error_codes, p_error_messages)
             AS m(id, claim_id, epoch, state, result, error_code, error_message)
         WHERE NOT m.id = ANY (ended) AND NOT m.id = ANY (already)
-        ON CONFLICT (claim_id) DO NOTHING;
+          -- evidence of claims that were given out, not whatever somebody sends
+          AND EXISTS (SELECT FROM supervisor.job_run_history h
+                      WHERE h.run_id = m.id AND h.claim_id = m.claim_id)
+        ON CONFLICT (claim_id, worker_id) DO NOTHING;
     END IF;
 
     RETURN QUERY SELECT m.id,
@@ -251,7 +262,7 @@ END $$;
 -- Given back before it was started: reassignable at once.
 CREATE OR REPLACE FUNCTION supervisor.release(p_worker text, p_ids bigint[], p_claims uuid[]) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     moved integer;
 BEGIN
@@ -269,14 +280,17 @@ BEGIN
 END $$;
 
 -- The last call of a replica: nothing is assigned to it afterwards, and its name is never used again.
-CREATE OR REPLACE FUNCTION supervisor.leave(p_worker text) RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+CREATE OR REPLACE FUNCTION supervisor.leave(p_worker text, p_secret uuid) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
 DECLARE
     touch bigint[];
     moved integer;
 BEGIN
     UPDATE supervisor.worker w SET state = 'gone', beat_seq = w.beat_seq + 1, heartbeat_at = clock_timestamp()
-        WHERE w.worker_id = p_worker AND w.state <> 'gone';
+        WHERE w.worker_id = p_worker AND w.secret = p_secret;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'worker % is somebody else', p_worker USING ERRCODE = 'TN016';
+    END IF;
     SELECT array_agg(r.id) INTO touch FROM supervisor.job_run r
         WHERE r.assigned_worker_id = p_worker AND r.state = 'ASSIGNED';
     PERFORM FROM supervisor.job_run r WHERE r.id = ANY (touch) ORDER BY r.id FOR UPDATE;

@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION supervisor.make_run(
     p_job supervisor.job_definition, p_payload jsonb, p_key text, p_scheduled_for timestamptz,
     p_not_before timestamptz, p_priority integer, OUT run_id bigint, OUT refused text)
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_variable
 DECLARE
     live bigint[];
@@ -40,7 +40,7 @@ END $$;
 -- The runs that take a place of a bounded definition, oldest first: live ones, owed retries, and executors that may
 -- not have stopped yet. Creating is not executing, so here the database's clock alone says when a worker has stopped.
 CREATE OR REPLACE FUNCTION supervisor.occupying(p_job_definition_id bigint) RETURNS bigint[]
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
     SELECT coalesce(array_agg(o.id ORDER BY o.root_id, o.id), '{}') FROM (
         -- one SELECT an index: an OR would read the definition's history
         SELECT r.id, r.root_id FROM supervisor.job_run r
@@ -125,7 +125,7 @@ END $$;
 CREATE OR REPLACE FUNCTION supervisor.read_schedules(p_limit integer)
 RETURNS TABLE (id bigint, cron text, timezone text, missed text, missed_limit integer, fired_until timestamptz,
                at timestamptz)
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
     SELECT d.id, d.cron, d.timezone, d.missed, d.missed_limit, d.fired_until, clock_timestamp()
     FROM supervisor.job_definition d
     WHERE d.cron IS NOT NULL AND d.enabled AND d.removed_at IS NULL AND d.next_fire_at <= clock_timestamp()
@@ -141,7 +141,7 @@ CREATE OR REPLACE FUNCTION supervisor.fire(
     p_skipped_ids bigint[], p_skipped_first timestamptz[], p_skipped_last timestamptz[], p_skipped_counts integer[])
 RETURNS TABLE (id bigint, job_definition_id bigint, scheduled_for timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     free  bigint[];
@@ -228,7 +228,7 @@ END $$;
 CREATE OR REPLACE FUNCTION supervisor.process_events(p_epoch bigint, p_limit integer)
 RETURNS TABLE (id bigint, runs integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     free  bigint[];
@@ -268,7 +268,7 @@ END $$;
 CREATE OR REPLACE FUNCTION supervisor.run_outcome(p_run_id bigint)
 RETURNS TABLE (id bigint, root_id bigint, attempt integer, state text, owed boolean, result jsonb, error_code text,
                error_message text)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
     SELECT n.id, n.root_id, n.attempt, n.state, n.retry_at IS NOT NULL AND n.next_attempt_id IS NULL, n.result,
         n.error_code, n.error_message
     FROM supervisor.job_run r JOIN supervisor.job_run n ON n.root_id = r.root_id

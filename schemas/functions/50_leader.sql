@@ -6,7 +6,7 @@
 CREATE OR REPLACE FUNCTION supervisor.quiesced(
     p_run_id bigint, p_silent_workers text[], p_silent_seqs bigint[], p_stop_bound_seconds double precision)
 RETURNS boolean
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
     SELECT r.started_at IS NULL OR r.executor_stopped_at IS NOT NULL OR (
         coalesce(w.heartbeat_at, r.started_at)
             + make_interval(secs => greatest(w.stop_bound_seconds, p_stop_bound_seconds)) <= clock_timestamp()
@@ -21,7 +21,7 @@ $$;
 CREATE OR REPLACE FUNCTION supervisor.root_quiesced(
     p_root_id bigint, p_silent_workers text[], p_silent_seqs bigint[], p_stop_bound_seconds double precision)
 RETURNS boolean
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
     SELECT NOT EXISTS (SELECT FROM supervisor.job_run r
         WHERE r.root_id = p_root_id AND r.started_at IS NOT NULL AND r.executor_stopped_at IS NULL
           AND NOT supervisor.quiesced(r.id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds))
@@ -33,7 +33,7 @@ CREATE OR REPLACE FUNCTION supervisor.assign(
     p_silent_seqs bigint[], p_stop_bound_seconds double precision)
 RETURNS TABLE (id bigint, worker_id text, attempt integer, queued_seconds double precision)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     counted bigint[];
@@ -106,7 +106,7 @@ CREATE OR REPLACE FUNCTION supervisor.orphan(
     p_confirm_after_seconds double precision)
 RETURNS TABLE (id bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM supervisor.fence(p_epoch);
@@ -143,7 +143,7 @@ CREATE OR REPLACE FUNCTION supervisor.confirm(
     p_stop_bound_seconds double precision, p_heartbeat_seconds double precision)
 RETURNS TABLE (id bigint, worker_id text, deadline_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     touch bigint[];
@@ -181,7 +181,7 @@ CREATE OR REPLACE FUNCTION supervisor.expire(
     p_epoch bigint, p_ids bigint[], p_versions integer[], p_beat_seqs bigint[])
 RETURNS TABLE (id bigint, state text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM supervisor.fence(p_epoch);
@@ -215,7 +215,7 @@ CREATE OR REPLACE FUNCTION supervisor.time_out(
     p_epoch bigint, p_ids bigint[], p_versions integer[], p_stop_bound_seconds double precision)
 RETURNS TABLE (id bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM supervisor.fence(p_epoch);
@@ -240,7 +240,7 @@ CREATE OR REPLACE FUNCTION supervisor.cancel(
     p_epoch bigint, p_leader text, p_ids bigint[], p_versions integer[], p_stop_bound_seconds double precision)
 RETURNS TABLE (id bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     queued bigint[];
@@ -266,7 +266,7 @@ END $$;
 CREATE OR REPLACE FUNCTION supervisor.exhaust(p_epoch bigint, p_leader text, p_ids bigint[], p_versions integer[])
 RETURNS TABLE (id bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     queued bigint[];
@@ -286,7 +286,7 @@ END $$;
 CREATE OR REPLACE FUNCTION supervisor.end_queued(
     p_epoch bigint, p_leader text, p_ids bigint[], p_reason text, p_error_code text, p_error_message text)
 RETURNS TABLE (id bigint)
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
     IF p_ids IS NULL THEN
@@ -308,7 +308,7 @@ END $$;
 CREATE OR REPLACE FUNCTION supervisor.next_attempts(p_epoch bigint, p_limit integer)
 RETURNS TABLE (id bigint, retry_of_id bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     asked bigint[];
@@ -382,7 +382,7 @@ CREATE OR REPLACE FUNCTION supervisor.read_workers()
 RETURNS TABLE (worker_id text, state text, domains text[], slots integer, beat_seq bigint,
                stop_bound_seconds double precision, silent_seconds double precision, held bigint, running bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
     WITH claims AS MATERIALIZED (
         SELECT r.assigned_worker_id, count(*) AS held, count(*) FILTER (WHERE r.state = 'RUNNING') AS running
         FROM supervisor.job_run r WHERE r.state IN ('ASSIGNED', 'RUNNING') GROUP BY 1
@@ -407,7 +407,7 @@ CREATE OR REPLACE FUNCTION supervisor.read_due(
     p_stop_bound_seconds double precision)
 RETURNS TABLE (id bigint, version integer, domain text, job_definition_id bigint, room bigint)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
     WITH taken AS MATERIALIZED (
         SELECT d.id, d.concurrency - count(o.id) AS room
         FROM supervisor.job_definition d
@@ -447,7 +447,7 @@ $$;
 -- Live runs that ask for a decision, each with why. Small partial indexes; what is merely running is not read.
 CREATE OR REPLACE FUNCTION supervisor.read_attention(p_stop_bound_seconds double precision)
 RETURNS TABLE (why text, id bigint, version integer, state text, worker_id text, seconds double precision)
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
     SELECT 'CONFIRMING', r.id, r.version, r.state, r.assigned_worker_id,
         extract(epoch FROM r.continuation_check_deadline_at - clock_timestamp())::double precision
     FROM supervisor.job_run r WHERE r.continuation_state = 'CONFIRMING'

@@ -51,13 +51,13 @@ GRANT EXECUTE ON FUNCTION
 
 GRANT EXECUTE ON FUNCTION
     supervisor.server_identity(),
-    supervisor.assigned(text),
-    supervisor.start(text, bigint, bigint[], integer[], uuid[]),
-    supervisor.beat(text, bigint, bigint, uuid[], text[], integer, double precision, boolean),
+    supervisor.assigned(text, uuid),
+    supervisor.start(text, uuid, bigint, bigint[], integer[], uuid[]),
+    supervisor.beat(text, uuid, bigint, bigint, uuid[], text[], integer, double precision, boolean),
     supervisor.confirm_self(text, uuid[], double precision),
     supervisor.finish(text, bigint[], uuid[], bigint[], text[], jsonb[], text[], text[], double precision[]),
     supervisor.release(text, bigint[], uuid[]),
-    supervisor.leave(text),
+    supervisor.leave(text, uuid),
     supervisor.append_log(text, bigint, uuid, integer[], text[], text[])
     TO tenure_worker;
 

@@ -13,7 +13,7 @@ $$;
 CREATE OR REPLACE FUNCTION supervisor.read_unarchived(p_after_at timestamptz, p_after_run_id bigint, p_limit integer)
 RETURNS TABLE (run_id bigint, at timestamptz, finished_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     kept_since timestamptz := supervisor.kept_since('log_retention_days_db');
@@ -30,7 +30,7 @@ END $$;
 -- repeated call), SUPERSEDED (archived under another name), CHANGED (lines came or went meanwhile), GONE (no such run).
 CREATE OR REPLACE FUNCTION supervisor.archive_log(
     p_epoch bigint, p_run_id bigint, p_log_ref text, p_lines bigint, p_bytes bigint) RETURNS text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
 DECLARE
     run    record;
     lines  bigint;
@@ -69,7 +69,7 @@ END $$;
 -- new attempt or a request for one needs the same lock, so after it the root is either kept or still finished.
 CREATE OR REPLACE FUNCTION supervisor.prune_runs(p_before timestamptz, p_limit integer)
 RETURNS TABLE (roots bigint, runs bigint)
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
     newest bigint[];
@@ -120,7 +120,7 @@ END $$;
 
 -- Replicas that have not been heard for long, and that no run needs to know any more.
 CREATE OR REPLACE FUNCTION supervisor.prune_workers(p_before timestamptz, p_limit integer) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
 DECLARE
     silent  text[];
     removed bigint;
@@ -141,7 +141,7 @@ END $$;
 
 -- Records that stand alone, and what came in for a run after it was pruned.
 CREATE OR REPLACE FUNCTION supervisor.prune_records(p_limit integer) RETURNS TABLE (what text, removed bigint)
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
     count      bigint;

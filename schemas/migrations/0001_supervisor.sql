@@ -19,6 +19,7 @@ CREATE TABLE supervisor.leader_lease (
     epoch                  bigint      NOT NULL DEFAULT 0,
     holder                 text,
     expires_at             timestamptz NOT NULL DEFAULT '-infinity',
+    lease_seconds          double precision NOT NULL DEFAULT 0,
     renewed_at             timestamptz,
     resign_requested_epoch bigint
 ) WITH (fillfactor = 10, autovacuum_vacuum_threshold = 50, autovacuum_vacuum_scale_factor = 0);
@@ -47,6 +48,8 @@ CREATE TABLE supervisor.worker (
     beat_no             bigint           NOT NULL DEFAULT 0,
     stop_bound_seconds  double precision NOT NULL CHECK (stop_bound_seconds > 0),
     drain_requested_at  timestamptz,
+    -- known to that replica alone: nobody else beats, starts or leaves in its name
+    secret              uuid             NOT NULL,
     first_seen_at       timestamptz      NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0);
 
@@ -110,8 +113,8 @@ CREATE TABLE supervisor.job_run (
     started_at                      timestamptz,
     finished_at                     timestamptz,
     finished_by                     text             CHECK (finished_by IN ('leader', 'worker')),
-    result                          jsonb,
-    error_code                      text,
+    result                          jsonb            CHECK (pg_column_size(result) <= 262144),
+    error_code                      text             CHECK (length(error_code) <= 200),
     error_message                   text,
     log_ref                         text,
     CONSTRAINT job_run_state CHECK (state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'SUCCEEDED', 'FAILED',
@@ -187,7 +190,7 @@ CREATE TABLE supervisor.job_run_log (
 
 -- Completions that came too late: refused, and kept as evidence.
 CREATE TABLE supervisor.late_finish (
-    claim_id       uuid        PRIMARY KEY,
+    claim_id       uuid        NOT NULL,
     at             timestamptz NOT NULL DEFAULT clock_timestamp(),
     run_id         bigint      NOT NULL,
     worker_id      text        NOT NULL,
@@ -195,7 +198,8 @@ CREATE TABLE supervisor.late_finish (
     state          text        NOT NULL,
     result         jsonb,
     error_code     text,
-    error_message  text
+    error_message  text,
+    PRIMARY KEY (claim_id, worker_id)
 );
 CREATE INDEX late_finish_run ON supervisor.late_finish (run_id);
 

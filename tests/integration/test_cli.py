@@ -20,7 +20,7 @@ from supervisor.cli.sample import JOBS, RUNS, seed
 from supervisor.embedded import Urls
 from supervisor.jobrun import STATES
 from supervisor.store import Store
-from tests.support.scene import Scene
+from tests.support.scene import Scene, secret_of
 
 ECHO = '{"argv": ["echo", "hello"]}'
 HOSTILE = [
@@ -437,7 +437,7 @@ async def test_logs_come_whole_and_in_order(cli: Cli, scene: Scene) -> None:
 
 async def test_worker_list_and_drain(cli: Cli, scene: Scene) -> None:
     await scene.beat("w2")
-    await scene.value("SELECT supervisor.leave('w2')")
+    await scene.value("SELECT supervisor.leave('w2', $1)", secret_of("w2"))
     assert [one["worker_id"] for one in (await cli("worker", "list", "--json")).json()] == ["w1"]
     assert len((await cli("worker", "list", "--all", "--json")).json()) == 2
     assert (await cli("worker", "drain", "w1", "--json")).json()["requested"] is True

@@ -14,7 +14,7 @@ from supervisor.embedded import Urls
 from supervisor.jobrun import STATES
 from supervisor.status import ENDED_LIMIT, StatusCache, read_figures, read_status
 from supervisor.store import Store
-from tests.support.scene import Scene
+from tests.support.scene import Scene, secret_of
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ async def test_lost_replicas_stay_in_sight_for_an_hour_or_while_a_run_names_them
     for worker in ("recent", "forgotten", "holding", "left"):
         await scene.beat(worker)
     await scene.run_to("RUNNING", worker="holding")
-    await scene.value("SELECT supervisor.leave('left')")
+    await scene.value("SELECT supervisor.leave('left', $1)", secret_of("left"))
     await scene.force(
         "UPDATE supervisor.worker SET heartbeat_at = clock_timestamp() - interval '61 minutes'"
         " WHERE worker_id IN ('forgotten', 'holding')"

@@ -3,10 +3,16 @@
 import json
 from dataclasses import dataclass
 from typing import Any
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 import asyncpg
 
 from supervisor.embedded import Urls
+
+
+def secret_of(worker: str) -> UUID:
+    """What this worker alone knows."""
+    return uuid5(NAMESPACE_OID, worker)
 
 
 @dataclass
@@ -39,14 +45,18 @@ class Scene:
         )
         self.beats += 1
         await self.connection.execute(
-            "SELECT supervisor.beat($1, $2, 0, $3, '{command}', $4, $5, $6)",
+            "SELECT supervisor.beat($1, $2, $3, 0, $4, '{command}', $5, $6, $7)",
             worker,
+            secret_of(worker),
             self.beats,
             [row["claim_id"] for row in claims],
             slots,
             stop_bound,
             draining,
         )
+
+    async def leave(self, worker: str) -> None:
+        await self.value("SELECT supervisor.leave($1, $2)", worker, secret_of(worker))
 
     async def job(self, name: str = "job", **spec: Any) -> None:
         wanted = {"domain": "command", "payload": {"argv": ["true"]}, **spec}
@@ -78,8 +88,9 @@ class Scene:
     async def start(self, run: int) -> None:
         row = await self._row(run)
         answer = await self.value(
-            "SELECT answer FROM supervisor.start($1, $2, $3, $4, $5)",
+            "SELECT answer FROM supervisor.start($1, $2, $3, $4, $5, $6)",
             row["assigned_worker_id"],
+            secret_of(row["assigned_worker_id"]),
             self.beats,
             [run],
             [row["version"]],

@@ -13,8 +13,8 @@ def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-# (cron, zone, after, until, expected instants), all in UTC. The clocks of New York went forward on 2026-03-08 at
-# 07:00 and back on 2026-11-01 at 06:00; of Berlin on 2026-03-29 at 01:00 and on 2026-10-25 at 01:00.
+# (cron, zone, after, until, expected instants), all in UTC. The clocks of New York go forward on 2026-03-08
+# at 07:00 and back on 2026-11-01 at 06:00; of Berlin on 2026-03-29 at 01:00 and on 2026-10-25 at 01:00.
 PUBLISHED = [
     # in the gap: once, at the transition
     (

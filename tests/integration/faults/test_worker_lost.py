@@ -336,7 +336,9 @@ async def test_a_beat_refused_for_a_while_is_not_the_end_of_beats(
 ) -> None:
     """Whatever a beat is answered, the next one is tried; a replica never lives on without beats."""
     async with replicas(database, tmp_path, count=2) as fleet:
-        beat = "supervisor.beat(text, bigint, bigint, uuid[], text[], integer, double precision, boolean)"
+        beat = (
+            "supervisor.beat(text, uuid, bigint, bigint, uuid[], text[], integer, double precision, boolean)"
+        )
         await fleet.rows(f"REVOKE EXECUTE ON FUNCTION {beat} FROM tenure_worker")
         began = boottime()
         await until_passed(fleet, began, 1.5)

@@ -18,6 +18,7 @@ import asyncpg
 
 from supervisor.embedded import Urls
 from tests.support.eventually import eventually
+from tests.support.scene import secret_of
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -175,20 +176,20 @@ class Hand:
     ) -> asyncpg.Record:  # fmt: skip
         number = self.world.next_beat(worker) if beat_no is None else beat_no
         return await self.one(
-            "SELECT * FROM supervisor.beat($1, $2, $3, $4, $5, $6, $7, $8)",
-            worker, number, epoch_seen, [claim.claim_id for claim in claims], list(domains), 10, STOP_BOUND,
-            draining,
+            "SELECT * FROM supervisor.beat($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            worker, secret_of(worker), number, epoch_seen, [claim.claim_id for claim in claims], list(domains),
+            10, STOP_BOUND, draining,
         )  # fmt: skip
 
     async def assigned(self, worker: str) -> list[Held]:
-        rows = await self.sql("SELECT * FROM supervisor.assigned($1)", worker)
+        rows = await self.sql("SELECT * FROM supervisor.assigned($1, $2)", worker, secret_of(worker))
         return [Held(row["id"], row["version"], row["claim_id"]) for row in rows]
 
     async def start(self, worker: str, *claims: Held, beat_no: int | None = None) -> list[str]:
         rows = await self.sql(
-            "SELECT * FROM supervisor.start($1, $2, $3, $4, $5)",
-            worker, self.world.beats.get(worker, 0) if beat_no is None else beat_no, [c.id for c in claims],
-            [c.version for c in claims], [c.claim_id for c in claims],
+            "SELECT * FROM supervisor.start($1, $2, $3, $4, $5, $6)",
+            worker, secret_of(worker), self.world.beats.get(worker, 0) if beat_no is None else beat_no,
+            [c.id for c in claims], [c.version for c in claims], [c.claim_id for c in claims],
         )  # fmt: skip
         by_id = {row["id"]: row["answer"] for row in rows}
         return [by_id[claim.id] for claim in claims]
@@ -224,7 +225,7 @@ class Hand:
         )
 
     async def leave(self, worker: str) -> int:
-        return int(await self.value("SELECT supervisor.leave($1)", worker))
+        return int(await self.value("SELECT supervisor.leave($1, $2)", worker, secret_of(worker)))
 
     # people and applications
 
