@@ -14,7 +14,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """This attempt failed; another one follows while attempts are left. A leased row may keep a result too."""
+    """This attempt failed; another follows while attempts are left. A leased row may keep a result too."""
 
     error_code: str
     error_message: str = ""

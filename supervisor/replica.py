@@ -24,8 +24,8 @@ from supervisor.deadman import DeadMan
 from supervisor.election import Election, Tenure
 from supervisor.errors import TenureError
 from supervisor.hints import Hints
-from supervisor.keeper import Keeper
 from supervisor.identity import Identity
+from supervisor.keeper import Keeper
 from supervisor.leader import Leader
 from supervisor.logs import logger
 from supervisor.memory import Memory

@@ -177,8 +177,8 @@ class Hand:
         number = self.world.next_beat(worker) if beat_no is None else beat_no
         return await self.one(
             "SELECT * FROM supervisor.beat($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-            worker, secret_of(worker), number, epoch_seen, [claim.claim_id for claim in claims], list(domains),
-            10, STOP_BOUND, draining,
+            worker, secret_of(worker), number, epoch_seen, [claim.claim_id for claim in claims],
+            list(domains), 10, STOP_BOUND, draining,
         )  # fmt: skip
 
     async def assigned(self, worker: str) -> list[Held]:
