@@ -269,21 +269,30 @@ async def test_records_of_their_own(world: World) -> None:
             days,
         )  # fmt: skip
     audits = await admin.value("SELECT count(*) FROM supervisor.audit")
+    await ended(world, days=1)
     assert await prune(world) == {"events": 1, "skipped": 1, "audit": 1}
     assert await admin.value("SELECT count(*) FROM supervisor.audit") == audits - 1
     assert [row[0] for row in await admin.sql("SELECT dedupe_key FROM supervisor.event ORDER BY id")] == [
         "29",
         "99",
     ]
-    # the audit is still only added to, for everybody else in this very session too
-    with pytest.raises(asyncpg.PostgresError, match="only added to"):
-        await admin.sql("DELETE FROM supervisor.audit")
+    # and what comes after it, even in its own transaction, is refused as ever
+    for table in ("audit", "job_run_history", "job_run"):
+        await admin.begin()
+        await admin.sql("SELECT * FROM supervisor.prune()")
+        with pytest.raises(asyncpg.PostgresError, match="only added to"):
+            await admin.sql(f"DELETE FROM supervisor.{table}")
+        await admin.sql("ROLLBACK")
 
 
 async def test_what_comes_in_for_a_run_that_is_gone_goes_too(world: World) -> None:
     claim = await ended(world)
     await prune(world)
-    assert await world.worker.finish("w1", claim) == ["SUPERSEDED"]
+    await world.admin.sql(
+        "INSERT INTO supervisor.late_finish (claim_id, run_id, worker_id, state) "
+        "VALUES ($1, $2, 'w1', 'FAILED')",
+        claim.claim_id, claim.id,
+    )  # fmt: skip
     await world.admin.sql(
         "INSERT INTO supervisor.job_run_log (run_id, seq, stream, body) VALUES ($1, 0, 'stdout', 'x')",
         claim.id,

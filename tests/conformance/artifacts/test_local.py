@@ -223,6 +223,39 @@ async def test_a_short_write_is_completed(artifacts: LocalArtifacts, monkeypatch
     assert await artifacts.get(KEY) == b"0123456789"
 
 
+@pytest.mark.parametrize("overwrite", Overwrite)
+async def test_bytes_names_and_directories_reach_the_disk_in_order(
+    root: Path, monkeypatch: pytest.MonkeyPatch, overwrite: Overwrite
+) -> None:
+    """R16, DESIGN 14: the file before its name, its name before the answer, and every directory on the way"""
+    await LocalArtifacts(root).put("other", b"x")
+    (root / "scm").mkdir()
+    told: list[tuple[str, str]] = []
+    real = {name: getattr(os, name) for name in ("fsync", "link", "rename")}
+
+    def fsync(number: int) -> None:
+        told.append(("fsync", str(Path(f"/proc/self/fd/{number}").readlink()).removeprefix(str(root))))
+        real["fsync"](number)
+
+    def naming(step: str) -> Callable[..., None]:
+        def named(source: str, target: str, **options: Any) -> None:
+            told.append(("name", target))
+            real[step](source, target, **options)
+
+        return named
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for step in ("link", "rename"):
+        monkeypatch.setattr(os, step, naming(step))
+    await LocalArtifacts(root).put(KEY, b"x", overwrite=overwrite)
+    named = told.index(("name", "r100.diff"))
+    before, after = told[:named], told[named + 1 :]
+    assert any(what == "fsync" and "r100.diff.tmp." in path for what, path in before)
+    # also of a directory that was there: who made it may have died before it was on the disk
+    assert {("fsync", ""), ("fsync", "/scm"), ("fsync", "/scm/1")} <= set(before)
+    assert after == [("fsync", "/scm/1/svn")]
+
+
 UNPRIVILEGED = """
 import os, sys
 from pathlib import Path
