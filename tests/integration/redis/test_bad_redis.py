@@ -17,7 +17,7 @@ from tests.support.bad_redis import GREETING, HABITS, LEASES_ONLY, stand_in
 from tests.support.eventually import eventually
 
 HARMLESS = ("polite", "slow", "shouting", "taken")
-SLACK = 0.3  # the stand-in lives in the same loop
+BOUND = 0.5  # 200 ms, and the stand-in lives in the same loop
 
 
 @asynccontextmanager
@@ -37,7 +37,7 @@ async def test_asking_is_bounded_and_what_is_no_answer_puts_nothing_off(habit: s
         await eventually(lambda: hints._asking.connected)
         began = time.monotonic()
         taken = await hints.take([1, 2, 3], "mine", 2)
-        assert time.monotonic() - began < CALL_SECONDS + SLACK
+        assert time.monotonic() - began < BOUND
         assert taken == ({1, 2, 3} if habit == "taken" else frozenset())
         if habit in HARMLESS:
             return
@@ -67,7 +67,7 @@ async def test_a_client_that_says_one_word_is_not_held_up(habit: str) -> None:
     async with stand_in(habit) as bad:
         began = time.monotonic()
         await say_once(bad.url, "run")
-        assert time.monotonic() - began < CALL_SECONDS + SLACK
+        assert time.monotonic() - began < BOUND
 
 
 async def test_shouting_wakes_only_so_often_and_leaves_the_loop_free(monkeypatch: pytest.MonkeyPatch) -> None:
