@@ -155,6 +155,7 @@ async def test_a_leader_that_was_frozen_without_claims_writes_nothing_and_follow
         assert await leader_rows(fleet, epoch) == moves, "a deposed leader moved a run"
         over = [line for line in leader.said() if line.get("event") == "tenure over"]
         assert [line["epoch"] for line in over] == [epoch]
+        assert over[0]["reason"] in ("TRUST_OVER", "NO_PROGRESS"), "it had to be told that it was over"
         assert await fleet.epoch() == epoch + 1
         assert await leader.metric("tenure_fenced_writes_total") == 0, "counted, although nothing was sent"
 
