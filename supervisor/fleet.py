@@ -21,6 +21,7 @@ from pydantic import SecretStr
 from rich.console import Console
 
 from schemas.migrate import migrate
+from supervisor.api.server import PortInUse
 from supervisor.clock import boottime
 from supervisor.config import Settings
 from supervisor.embedded import EmbeddedPostgres, Urls
@@ -37,13 +38,6 @@ USAGE = 2
 
 Prepare = Callable[[Settings], Awaitable[None]]
 log = structlog.get_logger()
-
-
-class PortInUse(TenureError):
-    """port {port} on {host} is in use"""
-
-    hint = "stop what listens there (`ss -ltnp`), or set TENURE_HTTP_PORT; replica i takes that port + i"
-    exit_code = 4
 
 
 def run_fleet(

@@ -108,7 +108,7 @@ class Runner:
         rows = await self._store.rows("read_assigned", self._worker_id, self._secret)
         fresh = [row for row in rows if row["claim_id"] not in self._claims]
         fresh = fresh[: max(0, self._slots - len(self._claims))]
-        if not fresh:
+        if not fresh or self.draining:
             return
         held = {row["id"]: self._claims.hold(row["claim_id"], row["id"]) for row in fresh}
         began = sent = boottime()

@@ -7,10 +7,12 @@ REVOKE ALL ON ALL TABLES IN SCHEMA supervisor
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA supervisor
     FROM PUBLIC, tenure_control, tenure_worker, tenure_maintenance, tenure_console, tenure_client;
 
-GRANT SELECT ON supervisor.leader_epoch, supervisor.leader_lease, supervisor.tenure_log, supervisor.worker,
-    supervisor.job_definition, supervisor.job_run, supervisor.job_run_history, supervisor.job_run_log,
+GRANT SELECT ON supervisor.leader_epoch, supervisor.leader_lease, supervisor.tenure_log, supervisor.job_definition, supervisor.job_run, supervisor.job_run_history, supervisor.job_run_log,
     supervisor.late_finish, supervisor.retry_request, supervisor.setting, supervisor.audit,
     supervisor.skipped_fire, supervisor.event, supervisor.domain_pause, supervisor.schema_migration TO tenure_control;
+-- all of a worker but its secret
+GRANT SELECT (worker_id, state, domains, slots, heartbeat_at, beat_seq, beat_no, stop_bound_seconds, drain_requested_at,
+    first_seen_at) ON supervisor.worker TO tenure_control;
 GRANT SELECT ON supervisor.setting, supervisor.domain_pause, supervisor.schema_migration TO tenure_worker;
 GRANT SELECT ON supervisor.schema_migration TO tenure_console;
 

@@ -16,7 +16,8 @@ import pytest
 
 from supervisor.config import load_settings
 from supervisor.embedded import EmbeddedPostgres, Urls, read_urls
-from supervisor.fleet import PortInUse, run_fleet
+from supervisor.api import PortInUse
+from supervisor.fleet import run_fleet
 from tests.support.eventually import eventually
 from tests.support.replica import TIMINGS, free_port
 from tests.support.server import own_root
