@@ -11,7 +11,7 @@ from uuid import UUID
 import asyncpg
 
 from supervisor.embedded import Urls
-from supervisor.lease import Lease
+from supervisor.lease import Lease, Write
 from supervisor.lease_sql import Statement, Statements
 from tests.conformance.contracts import CONTRACTS, Contract
 from tests.support.place import connected
@@ -105,12 +105,13 @@ class Bench:
     async def make_claimable(self) -> None:
         """What an operator or a sweep does with rows that were set aside."""
         lease = self.lease
+        changes = [f"{name} = now()" for name, write in lease.stale.writes.items() if write is Write.DUE]
         if lease.stale.state not in {None, *lease.claimable}:
+            changes.append(f"{lease.state} = '{lease.claimable[0]}'")
+        if changes:
             async with connected(self.urls.admin, session_replication_role="replica") as admin:
-                await admin.execute(
-                    f"UPDATE {lease.table} SET {lease.state} = '{lease.claimable[0]}' "
-                    f"WHERE {lease.state} = '{lease.stale.state}'"
-                )
+                where = f"{lease.state} = '{lease.stale.state}'"
+                await admin.execute(f"UPDATE {lease.table} SET {', '.join(changes)} WHERE {where}")
 
     async def retire(self, taken: Taken) -> None:
         """Out of the way of the next row."""

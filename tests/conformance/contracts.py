@@ -39,6 +39,7 @@ CONTRACTS: Sequence[Contract] = (
         "SELECT 'hash', 'completed', gen_random_uuid() FROM generate_series(1, $1::integer)",
         others=[
             "INSERT INTO example.jobs (kind) VALUES ('delete')",
+            "INSERT INTO example.jobs (kind, status, worker_id) VALUES ('delete', 'running', 'stale')",
             "INSERT INTO example.jobs (kind, status) VALUES ('scan', 'retryable')",
         ],
     ),
@@ -60,6 +61,16 @@ CONTRACTS: Sequence[Contract] = (
         others=[
             "INSERT INTO example.thumbs (library_id, file_id, retry_after) VALUES (2, 1, 'infinity')",
             "INSERT INTO example.thumbs (library_id, file_id, status) VALUES (2, 2, 'dead')",
+        ],
+    ),
+    Contract(
+        example_domain.ERRANDS,
+        setup=example_domain.migration(),
+        insert=f"INSERT INTO example.errands (due_at) VALUES ({_CREATED})",
+        finished="INSERT INTO example.errands (status) SELECT 'done' FROM generate_series(1, $1::integer)",
+        others=[
+            "INSERT INTO example.errands (due_at) VALUES ('infinity')",
+            "INSERT INTO example.errands (status) VALUES ('failed')",
         ],
     ),
 )

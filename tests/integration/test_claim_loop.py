@@ -4,7 +4,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -287,6 +287,23 @@ async def test_work_whose_lease_was_taken_is_stopped_and_says_nothing(example: U
         assert place.figure("tenure_leases_lost_total") == 1
 
 
+async def test_a_handler_that_answers_a_stop_with_success_is_not_believed(example: Urls) -> None:
+    async def handle(_claim: Claim, _tools: Tools) -> Outcome:
+        with suppress(anyio.get_cancelled_exc_class()):
+            await anyio.sleep_forever()
+        return Done({"progress": 1.0})
+
+    await insert(example)
+    async with at_work(example, handle) as place:
+        await eventually(lambda: place.loop.held == 1)
+        async with connected(example.admin) as admin:
+            await admin.execute("UPDATE example.jobs SET claim_id = NULL")
+        await eventually(lambda: place.loop.held == 0)
+        assert await place.ask("SELECT progress FROM example.jobs") == 0
+        assert place.figure("tenure_leases_lost_total") == 1
+        assert place.metrics.registry.get_sample_value("tenure_late_finishes_total") == 0
+
+
 async def test_cut_off_work_stops_before_its_lease_is_over(example: Urls) -> None:
     """H27: nobody else can claim the row while it is still being worked on here."""
     await insert(example)
@@ -323,8 +340,8 @@ async def test_rows_of_a_claim_whose_answer_was_lost_are_not_left_lying(example:
             return await place.states() == ["running", "running"]
 
         await eventually(taken, timeout=10)
+        await proxy.close()
         await proxy.heal()
-        await proxy.reset()
 
         async def completed() -> bool:
             return await place.states() == ["completed", "completed"]
@@ -351,8 +368,8 @@ async def test_an_outcome_is_repeated_until_it_is_answered(example: Urls) -> Non
         await eventually(completed)
         recorded = await place.jobs()
         assert place.loop.held == 1
+        await proxy.close()
         await proxy.heal()
-        await proxy.reset()
         await eventually(lambda: place.loop.held == 0, timeout=15)
         assert await place.jobs() == recorded
         assert place.metrics.registry.get_sample_value("tenure_late_finishes_total") == 0

@@ -1,7 +1,8 @@
 """An example domain with tables of its own, as an author would write one: SQL, leases, a handler.
 
 JOBS sets stale work aside for an operator, SESSIONS leaves it where it is for another owner (and knows no
-expiry, only when it was locked), THUMBS puts it back a bounded number of times and has a key of two columns.
+expiry, only when it was locked), THUMBS puts it back a bounded number of times and has a key of two columns,
+ERRANDS is the plain contract.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path as FilePath
 from supervisor import Actor, Claim, Done, Lease, Outcome, Tools
 from supervisor.lease import Backoff, Path, Write
 from supervisor.lease_sql import grants
+from supervisor.plain_lease import plain_lease, plain_migration
 
 NOW, NULL = Write.NOW, Write.NULL
 ERROR = {"error_code": Write.CODE, "error_message": Write.MESSAGE}
@@ -91,14 +93,20 @@ THUMBS = Lease(
     rights=("DELETE",),
 )
 
-LEASES: Sequence[Lease] = (JOBS, SESSIONS, THUMBS)
+ERRAND_COLUMNS = {"payload": "jsonb NOT NULL DEFAULT '{}'", "answer": "text"}
+ERRANDS = plain_lease(
+    "example.errands", {"payload": "jsonb"}, sets={"answer": "text"}, lease_seconds=30, max_failures=3
+)
+
+LEASES: Sequence[Lease] = (JOBS, SESSIONS, THUMBS, ERRANDS)
 
 
 def migration() -> str:
     """What the domain's own migration would hold."""
     tables = FilePath(__file__).with_name("tables.sql").read_text()
     publish = "GRANT INSERT ON example.notes TO tenure_worker;\n"
-    return tables + "".join(grants(lease) for lease in LEASES) + publish
+    rights = "".join(grants(lease) for lease in (JOBS, SESSIONS, THUMBS))
+    return tables + rights + publish + plain_migration(ERRANDS, ERRAND_COLUMNS)
 
 
 async def handle(claim: Claim, _tools: Tools) -> Outcome:
