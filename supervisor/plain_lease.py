@@ -1,7 +1,7 @@
 """A lease contract for those who only have work and no table yet.
 
 `plain_lease` is the contract, `plain_migration` the SQL that makes the table and grants its rights: rows go
-pending -> running -> done or failed; a failure puts a row back after a back-off, a lease that ran out at once,
+pending -> running -> done or failed; a failure puts a row back after a back-off, a lost lease at once,
 until `max_failures`; the author's own columns are what a handler sees, and `sets` what its Done may fill.
 """
 
