@@ -119,8 +119,8 @@ class Runner:
                 answers = await self._start(fresh)
             except (OutcomeUnknown, DatabaseUnreachable) as error:
                 _log.warning("start not answered", runs=len(fresh), reason=str(error))
-                if self.draining or boottime() - began > self._timings.self_stop:
-                    # given up: never executed, and the next list, which does not name them, says so
+                if self._gives_up(began):
+                    # never executed, and the next list, which does not name them, says so
                     self._claims.drop(row["claim_id"] for row in fresh)
                     return
                 await anyio.sleep(jitter(0.2))
@@ -130,6 +130,9 @@ class Runner:
                 self._claims.drop([mine.claim_id])
             else:
                 group.start_soon(self._carry_out, row, mine, sent)
+
+    def _gives_up(self, began: float) -> bool:
+        return self.draining or boottime() - began > self._timings.self_stop
 
     async def _start(self, fresh: list[Record]) -> list[Record]:
         return list(

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from supervisor.api import PortInUse
 from supervisor.config import load_settings
 from supervisor.embedded import EmbeddedPostgres, Urls, read_urls
-from supervisor.api import PortInUse
 from supervisor.fleet import run_fleet
 from tests.support.eventually import eventually
 from tests.support.replica import TIMINGS, free_port
