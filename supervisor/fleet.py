@@ -153,7 +153,7 @@ class Fleet:
         state = "is up" if not patience.cancelled_caught else "is starting, and not every replica answers yet"
         Console().print(
             f"\n[bold]Tenure {state}[/bold]: {len(self._members)} replicas on {database}\n"
-            f"  console   {self._members[0].url}\n"
+            f"  status    {self._members[0].url}status\n"
             f"  replicas  {' '.join(member.url for member in self._members)}\n"
             f"  state     {self._settings.state_dir}\n"
             "  look      tenure status\n"

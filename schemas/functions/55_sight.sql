@@ -1,4 +1,4 @@
--- What the leader reads. Functions, because the planner switches above are needed here too.
+-- What the leader reads. Functions, because their joins need the same planner switches as the moves.
 
 -- Every worker that counts: not gone, or still named by a run that has not quiesced.
 CREATE OR REPLACE FUNCTION supervisor.read_workers()

@@ -398,3 +398,27 @@ async def test_a_beat_tells_of_the_server_and_of_its_leader(world: World) -> Non
 async def test_the_lease_lasts_as_long_as_it_was_asked_for(world: World) -> None:
     left = "SELECT extract(epoch FROM expires_at - clock_timestamp()) FROM supervisor.leader_lease"
     assert LEASE - 2 < await world.admin.value(left) <= LEASE
+
+
+async def test_a_server_that_lost_commits_is_quarantined(world: World) -> None:
+    """An epoch was seen on this very server that it does not know: a snapshot was rolled back."""
+    here = await world.admin.sql("SELECT * FROM supervisor.server_identity()")
+    await world.worker.beat("w1")
+    run = await world.run()
+    row = await world.control.acquire(
+        "l2", seen=world.epoch + 5, system=here[0]["system_identifier"], timeline=here[0]["timeline"]
+    )
+    assert row is not None
+    assert row["epoch"] == world.epoch + 6
+    assert row["quarantine_seconds"] > 0
+    world.epoch = row["epoch"]
+    assert await world.control.assign(run, "w1") == []
+
+
+async def test_a_clock_set_back_leaves_no_dead_leader_in_office(world: World) -> None:
+    await world.admin.sql(
+        "UPDATE supervisor.leader_lease SET expires_at = clock_timestamp() + interval '1 hour'"
+    )
+    row = await world.control.acquire("l2")
+    assert row is not None
+    assert row["epoch"] == world.epoch + 1

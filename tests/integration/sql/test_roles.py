@@ -1,5 +1,7 @@
 """Who may do what, tried as each role: tables, columns, functions, shadows and forged settings."""
 
+from uuid import uuid4
+
 import asyncpg
 import pytest
 
@@ -245,3 +247,29 @@ async def test_another_workers_claim_is_worth_nothing(world: World) -> None:
     assert [row["worker_id"] for row in await world.late(working)] == ["w2"]
     assert (await world.state(waiting.id), await world.state(working.id)) == ("ASSIGNED", "RUNNING")
     assert (await world.row(working.id))["executor_stopped_at"] is None
+
+
+async def test_nobody_acts_in_another_workers_name(world: World) -> None:
+    """S23: the login and a name are not enough; without the secret nothing moves and nothing is read."""
+    waiting, working = await world.assigned("w1"), await world.running("w1")
+    stranger = uuid4()
+    before = [await world.row(claim.id) for claim in (waiting, working)]
+    for call in (
+        "SELECT * FROM supervisor.beat('w1', $1, 99, 0, '{}', '{command}', 9, 7, true)",
+        "SELECT supervisor.leave('w1', $1)",
+    ):
+        with pytest.raises(asyncpg.PostgresError) as refused:
+            await world.worker.sql(call, stranger)
+        assert refused.value.sqlstate == "TN016"
+    assert await world.worker.sql("SELECT * FROM supervisor.assigned('w1', $1)", stranger) == []
+    rows = await world.worker.sql(
+        "SELECT answer FROM supervisor.start('w1', $1, 99, $2, $3, $4)",
+        stranger,
+        [waiting.id],
+        [waiting.version],
+        [waiting.claim_id],
+    )
+    assert [row["answer"] for row in rows] == ["REFUSED"]
+    assert [await world.row(claim.id) for claim in (waiting, working)] == before
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await world.control.sql("SELECT secret FROM supervisor.worker")
