@@ -154,6 +154,17 @@ async def test_what_runs_keeps_its_log_here(bench: Bench) -> None:
     assert await bench.bodies(claim.id) == 4
 
 
+async def test_the_time_counts_from_the_end_of_the_run(bench: Bench) -> None:
+    """R003-48: the first line may be much older than that"""
+    run = (await bench.ended(LINES, days=6)).id
+    await bench.world.admin.sql("UPDATE supervisor.job_run_log SET at = at - interval '99 days'")
+    await bench.archive().run_once()
+    assert await bench.bodies(run) == 4
+    await bench.age(run, 2)
+    await bench.archive().run_once()
+    assert await bench.bodies(run) == 0
+
+
 async def test_runs_without_a_log(bench: Bench) -> None:
     run = (await bench.ended([])).id
     await bench.archive().run_once()
