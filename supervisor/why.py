@@ -99,8 +99,8 @@ def _queued(facts: Facts, confirm_after_seconds: float) -> Reason:
             return Reason("RETRY_BACKOFF", f"it waits out the back-off after run {run['retry_of_id']}",
                           run["not_before"], {"retry_of_id": run["retry_of_id"]})  # fmt: skip
         return Reason("NOT_DUE", "it is not due yet", run["not_before"])
-    if not run["job_enabled"]:
-        return Reason("JOB_DISABLED", f"its job {run['job']} is disabled: `tenure job enable {run['job']}`")
+    if not run["job_enabled"] or run["domain_paused_at"] is not None:
+        return _paused(run)
     if run["leader"] is None or run["lease_expires_at"] <= now:
         return Reason(
             "NO_LEADER", "nobody leads, so nothing is given out", None, {"since": run["lease_expires_at"]}
@@ -116,6 +116,13 @@ def _queued(facts: Facts, confirm_after_seconds: float) -> Reason:
         text = f"its job {run['job']} runs at most {run['concurrency']} at a time"
         return Reason("CONCURRENCY_LIMIT", text, None, {"runs": list(facts.occupants)})
     return _roomless(facts, confirm_after_seconds)
+
+
+def _paused(run: Mapping[str, Any]) -> Reason:
+    if not run["job_enabled"]:
+        return Reason("JOB_DISABLED", f"its job {run['job']} is disabled: `tenure job enable {run['job']}`")
+    text = f"the domain {run['domain']} is paused: `tenure domain resume {run['domain']}`"
+    return Reason("DOMAIN_PAUSED", text, None, {"paused_at": run["domain_paused_at"]})
 
 
 def _roomless(facts: Facts, confirm_after_seconds: float) -> Reason:

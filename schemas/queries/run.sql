@@ -42,6 +42,7 @@ SELECT r.id, r.state, r.attempt, r.starts, r.max_attempts, r.not_before, r.cance
     r.finished_at, r.error_code, r.error_message, r.retry_at, r.next_attempt_id, r.retry_of_id, r.domain,
     EXISTS (SELECT FROM supervisor.retry_request q WHERE q.run_id = r.id) AS retry_requested,
     d.name AS job, d.enabled AS job_enabled, d.concurrency,
+    (SELECT p.paused_at FROM supervisor.domain_pause p WHERE p.domain = r.domain) AS domain_paused_at,
     e.quarantine_until, l.holder AS leader, nullif(l.expires_at, '-infinity') AS lease_expires_at,
     (SELECT s.value::text::float8 FROM supervisor.setting s WHERE s.name = 'reassign_after_seconds')
         AS reassign_after_seconds,

@@ -11,7 +11,21 @@ from collections.abc import Sequence
 
 import typer
 
-from supervisor.cli import doctor, job, leader, migrate, output, run, status, up, worker
+from supervisor.cli import (
+    audit,
+    doctor,
+    domain,
+    event,
+    job,
+    leader,
+    migrate,
+    output,
+    run,
+    setting,
+    status,
+    up,
+    worker,
+)
 from supervisor.errors import OutcomeUnknown, TenureError, only_expected
 
 __all__ = ["app", "main"]
@@ -43,6 +57,10 @@ app.add_typer(job.app, name="job")
 app.add_typer(run.app, name="run")
 app.add_typer(worker.app, name="worker")
 app.add_typer(leader.app, name="leader")
+app.add_typer(event.app, name="event")
+app.add_typer(domain.app, name="domain")
+app.add_typer(setting.app, name="setting")
+app.add_typer(audit.app, name="audit")
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -1,9 +1,8 @@
 """What people type, checked before anything is changed."""
 
 import json
-import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -11,9 +10,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from supervisor.errors import BadInput
+from supervisor.jobspec import NAME, NAME_RULE, PAYLOAD_BYTES
 
-PAYLOAD_BYTES: Final = 256 * 1024
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
 BIGINT: Final = 2**63 - 1
 
 RunId = Annotated[
@@ -22,12 +20,9 @@ RunId = Annotated[
 JobName = Annotated[str, typer.Argument(metavar="NAME", help="The name of a job.", show_default=False)]
 
 
-def check_name(name: str) -> str:
+def check_name(name: str, what: str = "a job's name") -> str:
     if NAME.fullmatch(name) is None:
-        raise BadInput(
-            what=f"{name!r} cannot be a job's name: 1 to 200 letters, digits and . _ : / -,"
-            " of which the first is a letter or a digit"
-        )
+        raise BadInput(what=f"{name!r} cannot be {what}: {NAME_RULE}")
     return name
 
 
@@ -65,14 +60,20 @@ def parse_payload(text: str) -> dict[str, Any]:
 
 
 def check_payload(domain: str, payload: Mapping[str, Any]) -> None:
+    if faults := unsuited(domain, payload):
+        raise BadInput(what="; ".join(faults))
+
+
+def unsuited(domain: str, payload: Mapping[str, Any]) -> Sequence[str]:
     """Ask the domain's actor, which knows what it can run."""
     from supervisor.wiring import actors  # noqa: PLC0415  loads every domain; most commands need none
 
-    known = actors()
+    known = {name: actor for name, actor in actors().items() if actor.lease is None}
     if domain not in known:
-        raise BadInput(what=f"unknown domain {domain!r}; known are {', '.join(sorted(known))}")
+        return [f"unknown domain {domain!r}; known are {', '.join(sorted(known))}"]
     if complaints := known[domain].check(payload):
-        raise BadInput(what=f"the payload does not suit {domain}: {'; '.join(complaints)}")
+        return [f"the payload does not suit {domain}: {'; '.join(complaints)}"]
+    return []
 
 
 def parse_instant(text: str) -> datetime:

@@ -1,4 +1,4 @@
-"""`tenure job`: what to run. Payloads are checked by the domain's actor before anything is stored."""
+"""`tenure job`: what to run, and when."""
 
 import json
 from datetime import datetime
@@ -6,134 +6,55 @@ from typing import Annotated, Any
 
 import typer
 
-from supervisor.cli import output, session
-from supervisor.cli.inputs import (
-    JobName,
-    check_name,
-    check_payload,
-    encodable,
-    parse_instant,
-    read_payload,
-)
-from supervisor.cli.options import (
-    Action,
-    Backoff,
-    BackoffMax,
-    Concurrency,
-    Domain,
-    MaxAttempts,
-    Payload,
-    Priority,
-    Timeout,
-)
+from supervisor.cli import job_apply, job_save, output, session
+from supervisor.cli.fires import next_fires
+from supervisor.cli.inputs import JobName, check_payload, encodable, parse_instant, read_payload
+from supervisor.cli.job_save import read_job, save
+from supervisor.cli.options import Payload
 from supervisor.cli.session import Json
-from supervisor.errors import BadInput, NotFound
-from supervisor.store import Store
 
-SECONDS = {"timeout": "timeout_seconds", "backoff": "backoff_seconds", "backoff_max": "backoff_max_seconds"}
-
-app = typer.Typer(no_args_is_help=True, help="Jobs: what to run, and how.")
-
-
-@app.command()
-def add(
-    name: JobName,
-    *,
-    domain: Domain = None,
-    payload: Payload = None,
-    action: Action = None,
-    max_attempts: MaxAttempts = None,
-    timeout: Timeout = None,
-    priority: Priority = None,
-    concurrency: Concurrency = None,
-    backoff: Backoff = None,
-    backoff_max: BackoffMax = None,
-    as_json: Json = False,
-) -> int:
-    """Add a job. Nothing runs until it is triggered.
-
-    Examples:
-
-    - `tenure job add hello --domain command --payload '{"argv": ["echo", "hello"]}'`
-    - `tenure job add backup --domain command --payload @backup.json --timeout 3600 --concurrency 1`
-
-    Exits 4 when there is a job of that name.
-    """
-    check_name(name)
-    if domain is None:
-        raise BadInput(what="--domain is missing; for a program to run: --domain command")
-    spec = _spec(
-        domain=domain,
-        payload=payload,
-        action=action,
-        max_attempts=max_attempts,
-        timeout=timeout,
-        priority=priority,
-        concurrency=concurrency,
-        backoff=backoff,
-        backoff_max=backoff_max,
-    )
-    check_payload(domain, spec.setdefault("payload", {}))
-    return _save(name, spec, create=True, as_json=as_json)
-
-
-@app.command("set")
-def set_(
-    name: JobName,
-    *,
-    domain: Domain = None,
-    payload: Payload = None,
-    action: Action = None,
-    max_attempts: MaxAttempts = None,
-    timeout: Timeout = None,
-    priority: Priority = None,
-    concurrency: Concurrency = None,
-    backoff: Backoff = None,
-    backoff_max: BackoffMax = None,
-    as_json: Json = False,
-) -> int:
-    """Change the options that are named; runs that exist keep what they were made with.
-
-    Example: `tenure job set backup --timeout 7200 --max-attempts 5`
-    """
-    spec = _spec(
-        domain=domain,
-        payload=payload,
-        action=action,
-        max_attempts=max_attempts,
-        timeout=timeout,
-        priority=priority,
-        concurrency=concurrency,
-        backoff=backoff,
-        backoff_max=backoff_max,
-    )
-    if not spec:
-        raise BadInput(what="nothing to change: name at least one option")
-    if {"domain", "payload"} & spec.keys():
-        job, _ = _read(name)
-        check_payload(spec.get("domain", job["domain"]), spec.get("payload", job["payload"]))
-    return _save(name, spec, create=False, as_json=as_json)
+app = typer.Typer(no_args_is_help=True, help="Jobs: what to run, when, and how.")
+app.command("add")(job_save.add)
+app.command("set")(job_save.set_)
+app.command("apply")(job_apply.apply)
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> int:
-    """List the jobs, with how many of their runs have not ended."""
+    """List the jobs: how many of their runs have not ended, when they fired and will fire.
+
+    Example: `tenure job list --json | jq '.[] | select(.schedule_error != null)'`
+    """
     rows = session.run(lambda store: store.rows("list_jobs"))
     if as_json:
         output.print_json([{name: value for name, value in row.items() if name != "now"} for row in rows])
         return 0
     output.print_table(
-        ["NAME", "DOMAIN", "ENABLED", "LIVE", "ATTEMPTS", "TIMEOUT", "CONCURRENCY", "PRIORITY", "CHANGED"],
+        [
+            "NAME",
+            "DOMAIN",
+            "ENABLED",
+            "LIVE",
+            "WHEN",
+            "ZONE",
+            "NEXT",
+            "LAST",
+            "SKIPPED",
+            "CONCURRENCY",
+            "CHANGED",
+        ],
         (
             [
                 row["name"],
                 row["domain"] + (f"/{row['action']}" if row["action"] else ""),
                 "yes" if row["enabled"] else "no",
                 row["live"],
-                row["max_attempts"],
-                output.duration(row["timeout_seconds"]) if row["timeout_seconds"] else "",
-                row["concurrency"],
-                row["priority"],
+                _when(row),
+                row["timezone"] if row["cron"] is not None else "",
+                _next(row),
+                output.age(row["now"], row["last_fire_at"]),
+                row["skipped"] or "",
+                _bound(row),
                 output.age(row["now"], row["updated_at"]),
             ]
             for row in rows
@@ -145,8 +66,9 @@ def list_(as_json: Json = False) -> int:
 
 @app.command()
 def show(name: JobName, as_json: Json = False) -> int:
-    """Show a job: its options, its payload, its live runs."""
-    job, now = _read(name)
+    """Show a job: its options, its payload, its live runs, its next three fire times and what it skipped."""
+    job, now = read_job(name)
+    job["next_fires"] = next_fires(job, now)
     if as_json:
         output.print_json(job)
     else:
@@ -157,13 +79,13 @@ def show(name: JobName, as_json: Json = False) -> int:
 @app.command()
 def enable(name: JobName, as_json: Json = False) -> int:
     """Let its runs be given out again."""
-    return _save(name, {"enabled": True}, create=False, as_json=as_json)
+    return save(name, {"enabled": True}, create=False, as_json=as_json)
 
 
 @app.command()
 def disable(name: JobName, as_json: Json = False) -> int:
     """Pause it: what is queued waits, what is running ends."""
-    return _save(name, {"enabled": False}, create=False, as_json=as_json)
+    return save(name, {"enabled": False}, create=False, as_json=as_json)
 
 
 @app.command()
@@ -205,7 +127,7 @@ def trigger(
     given = read_payload(payload) if payload is not None else {}
     due = parse_instant(not_before) if not_before is not None else None
     key = encodable(idempotency_key, "the key") if idempotency_key is not None else None
-    job, _ = _read(name)
+    job, _ = read_job(name)
     check_payload(job["domain"], {**job["payload"], **given})
     row = session.run(lambda store: store.row("enqueue_run", name, json.dumps(given), key, due, priority))
     assert row is not None  # noqa: S101  it raises where there is none
@@ -222,53 +144,31 @@ def trigger(
     return 0
 
 
-def _spec(**options: Any) -> dict[str, Any]:
-    """The columns of the options that were named; 0 stands for no limit, which is NULL in the database."""
-    named = {option: value for option, value in options.items() if value is not None}
-    spec = {SECONDS.get(option, option): value for option, value in named.items()}
-    if "payload" in spec:
-        spec["payload"] = read_payload(spec["payload"])
-    if "action" in spec:
-        encodable(spec["action"], "the action")
-    for field in ("timeout_seconds", "concurrency"):
-        if spec.get(field) == 0:
-            spec[field] = None
-    return spec
-
-
-def _read(name: str) -> tuple[dict[str, Any], datetime]:
-    encodable(name, "the name")
-    row = session.run(lambda store: store.row("show_job", name))
-    if row is None:
-        raise NotFound(kind="job", name=name)
-    return json.loads(row["job"]), row["now"]
-
-
-def _save(name: str, spec: dict[str, Any], *, create: bool, as_json: bool) -> int:
-    encodable(name, "the name")
-
-    async def save(store: Store) -> dict[str, Any]:
-        saved: dict[str, Any] = json.loads(
-            await store.value("save_job", session.actor(), name, json.dumps(spec), create)
-        )
-        return saved
-
-    job = session.run(save)
-    if as_json:
-        output.print_json(job)
-    else:
-        output.say(f"{'added' if create else 'changed'} job {name}: {_summary(spec)}")
-    return 0
-
-
-def _summary(spec: dict[str, Any]) -> str:
-    shown = {field: value for field, value in spec.items() if field != "payload"}
-    return ", ".join(
-        [f"{field}={value}" for field, value in shown.items()] + ["payload"] * ("payload" in spec)
+def _when(row: Any) -> str:
+    return " ".join(
+        [row["cron"]] * (row["cron"] is not None)
+        + [f"on {row['event_type']}"] * (row["event_type"] is not None)
     )
 
 
+def _next(row: Any) -> str:
+    if row["schedule_error"] is not None:
+        return f"never: {row['schedule_error']}"
+    if row["cron"] is None or not row["enabled"]:
+        return ""
+    if row["next_fire_at"] is not None:
+        return output.age(row["now"], row["next_fire_at"])
+    fires = next_fires(row, row["now"], count=1)
+    return output.age(row["now"], fires[0]["utc"]) if fires else "never"
+
+
+def _bound(row: Any) -> str:
+    bound = "" if row["concurrency"] is None else str(row["concurrency"])
+    return bound if row["concurrency_policy"] == "allow" else f"{bound} {row['concurrency_policy']}"
+
+
 def _show(job: dict[str, Any], now: datetime) -> None:
+    skipped = job["last_skipped"]
     output.print_facts(
         [
             ("name", job["name"]),
@@ -276,10 +176,23 @@ def _show(job: dict[str, Any], now: datetime) -> None:
             ("action", job["action"]),
             ("enabled", "yes" if job["enabled"] else "no"),
             ("payload", json.dumps(job["payload"])),
+            ("cron", job["cron"] and f"{job['cron']} ({job['timezone']}), missed: {job['missed']}"),
+            ("schedule error", job["schedule_error"]),
+            *(("next fire", f"{fire['local']} = {fire['utc']}") for fire in job["next_fires"]),
+            (
+                "last fire",
+                job["last_fire_at"] and f"{job['last_fire_at']} ({output.age(now, job['last_fire_at'])})",
+            ),
+            (
+                "skipped",
+                skipped
+                and f"{job['skipped']} fires, the last {skipped['last_instant']}: {skipped['reason']}",
+            ),
+            ("event", job["event_type"]),
             ("priority", job["priority"]),
             ("max attempts", job["max_attempts"]),
             ("timeout", job["timeout_seconds"] and output.duration(job["timeout_seconds"])),
-            ("concurrency", job["concurrency"]),
+            ("concurrency", _bound(job) or None),
             ("back-off", f"{job['backoff_seconds']:g} s, at most {job['backoff_max_seconds']:g} s"),
             ("added", output.age(now, job["created_at"])),
             ("changed", output.age(now, job["updated_at"])),

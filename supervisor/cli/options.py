@@ -1,6 +1,6 @@
 """The options of a job, shared by `job add` and `job set`."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -29,3 +29,24 @@ Backoff = Annotated[
 BackoffMax = Annotated[
     float | None, typer.Option(min=0, max=604800, help="The longest back-off, seconds.", show_default="600")
 ]
+Policy = Annotated[
+    Literal["allow", "forbid", "replace"] | None,
+    typer.Option(
+        "--concurrency-policy",
+        help="When so many are live: make it and let it wait, make none, or cancel the oldest.",
+        show_default="allow",
+    ),
+]
+Cron = Annotated[
+    str | None, typer.Option(help="When it runs: minute hour day month weekday.", show_default=False)
+]
+Timezone = Annotated[
+    str | None, typer.Option(help="Whose clock --cron means, such as Europe/Berlin.", show_default="UTC")
+]
+Missed = Annotated[
+    Literal["skip", "latest", "all"] | None,
+    typer.Option(help="What was due while nobody led: none, the last, all of it.", show_default="latest"),
+]
+Event = Annotated[str | None, typer.Option(help="Runs on each event of this type.", show_default=False)]
+NoCron = Annotated[bool, typer.Option("--no-cron", help="Take the schedule off.")]
+NoEvent = Annotated[bool, typer.Option("--no-event", help="Take the event off.")]

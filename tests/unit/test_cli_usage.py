@@ -71,6 +71,15 @@ def test_every_pinned_command_is_there() -> None:
         "leader show",
         "leader resign",
         "leader history",
+        "job apply",
+        "event emit",
+        "event list",
+        "domain pause",
+        "domain resume",
+        "domain list",
+        "setting get",
+        "setting set",
+        "audit list",
     }
 
 

@@ -36,6 +36,7 @@ READY: dict[str, Any] = {
     "retry_requested": False,
     "job": "backup",
     "job_enabled": True,
+    "domain_paused_at": None,
     "concurrency": None,
     "quarantine_until": None,
     "leader": "w1",
@@ -69,6 +70,7 @@ def test_nothing_holds_it_up() -> None:
         ({"not_before": LATER}, "NOT_DUE"),
         ({"not_before": LATER, "retry_of_id": 6}, "RETRY_BACKOFF"),
         ({"job_enabled": False}, "JOB_DISABLED"),
+        ({"domain_paused_at": EARLIER}, "DOMAIN_PAUSED"),
         ({"leader": None, "lease_expires_at": EARLIER}, "NO_LEADER"),
         ({"leader": None, "lease_expires_at": None}, "NO_LEADER"),
         ({"leader": "w1", "lease_expires_at": EARLIER}, "NO_LEADER"),
@@ -100,6 +102,7 @@ def test_the_first_obstacle_is_the_one_that_is_told() -> None:
     everything = {
         "not_before": LATER,
         "job_enabled": False,
+        "domain_paused_at": EARLIER,
         "leader": None,
         "quarantine_until": LATER,
         "before_id": 6,
@@ -112,6 +115,7 @@ def test_the_first_obstacle_is_the_one_that_is_told() -> None:
     for name, cured in [
         ("not_before", EARLIER),
         ("job_enabled", True),
+        ("domain_paused_at", None),
         ("leader", "w1"),
         ("quarantine_until", None),
         ("before_id", None),
@@ -123,6 +127,7 @@ def test_the_first_obstacle_is_the_one_that_is_told() -> None:
     assert order == [
         "NOT_DUE",
         "JOB_DISABLED",
+        "DOMAIN_PAUSED",
         "NO_LEADER",
         "QUARANTINE",
         "AWAITING_QUIESCE",

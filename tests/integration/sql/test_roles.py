@@ -23,6 +23,7 @@ EXECUTE: dict[str, set[str]] = {
     "enqueue": {"control", "client"},
     "request_cancel": LEADER, "request_retry": LEADER, "request_drain": LEADER, "request_resign": LEADER,
     "save_job": LEADER, "remove_job": LEADER, "save_setting": LEADER,
+    "apply_jobs": LEADER,
     "archive_log": LEADER, "drop_partitions": LEADER, "forget_discarded": LEADER, "prune_step": LEADER,
     "read_unarchived": LEADER, "run_outcome": {"control", "client"},
     "kept_since": NOBODY, "prune": NOBODY, "prune_runs": NOBODY, "prune_workers": NOBODY,
