@@ -173,12 +173,13 @@ async def _keep_running(database: EmbeddedPostgres) -> None:
 
 
 def _at(settings: Settings, urls: Urls) -> Settings:
-    """The settings with the addresses of the embedded database; replicas never get the superuser's."""
+    """With the addresses of the embedded database (never the superuser's), and artifacts beside it."""
     return settings.model_copy(
         update={
             "database_url": SecretStr(urls.control),
             "worker_database_url": SecretStr(urls.worker),
             "listen_database_url": SecretStr(urls.control),
+            "artifacts_dir": settings.artifacts_dir or settings.state_dir / "artifacts",
         }
     )
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import anyio
 
 from supervisor import plan
+from supervisor.artifacts import Artifacts
 from supervisor.clock import Clock
 from supervisor.config import Timings
 from supervisor.election import NoProgress, Tenure
@@ -20,6 +21,7 @@ from supervisor.logs import logger
 from supervisor.maker import Maker
 from supervisor.metrics import Metrics
 from supervisor.plan import Assignment, Attention, Due, Worker
+from supervisor.retention import Retention
 from supervisor.shortlease import ShortLeases
 from supervisor.store import Record, Store
 from supervisor.wakeups import Wakeups
@@ -56,6 +58,7 @@ class Leader:
         metrics: Metrics,
         clock: Clock | None = None,
         short_leases: ShortLeases | None = None,
+        artifacts: Artifacts | None = None,
     ) -> None:
         self._store = store
         self._tenure = tenure
@@ -68,6 +71,7 @@ class Leader:
         self._runs: Watch[int, int] = Watch()
         self._partitions_due = self._clock.now()
         self._maker = Maker(store, self._call)
+        self._retention = Retention(store, self._call, artifacts, metrics, self._clock)
         self.duties: tuple[Duty, ...] = (
             self.confirm,
             self.expire,
@@ -88,6 +92,7 @@ class Leader:
             group.start_soon(self._tick_for_ever)
             group.start_soon(self._assign_for_ever)
             group.start_soon(self._make_for_ever)
+            group.start_soon(self._retention.run)
 
     async def _tick_for_ever(self) -> None:
         period = min(TICK_SECONDS, self._timings.heartbeat)

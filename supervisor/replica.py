@@ -16,6 +16,7 @@ from structlog.contextvars import bind_contextvars
 
 from supervisor.actor import Actor
 from supervisor.api import create_app, serve
+from supervisor.artifacts.local import local_artifacts
 from supervisor.claim_loop import ClaimLoop
 from supervisor.claims import Claims
 from supervisor.clock import boottime
@@ -130,9 +131,16 @@ class Replica:
 
     async def lead(self, tenure: Tenure) -> None:
         short_leases = ShortLeases(self._hints)
-        timings = self.settings.timings
+        # logs move out only to a place that was named: a pod's own disk would lose them with the pod
+        artifacts = local_artifacts(self.settings) if self.settings.artifacts_dir else None
         await Leader(
-            self.store, tenure, timings, self._wakeups, self.metrics, short_leases=short_leases
+            self.store,
+            tenure,
+            self.settings.timings,
+            self._wakeups,
+            self.metrics,
+            short_leases=short_leases,
+            artifacts=artifacts,
         ).run()
 
     async def run(self) -> None:

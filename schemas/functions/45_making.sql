@@ -86,17 +86,21 @@ BEGIN
     END IF;
 
     PERFORM supervisor.acting('enqueue', NULL, 'TRIGGERED');
-    made := supervisor.make_run(what, wanted, enqueue.key, NULL, enqueue.not_before, enqueue.priority);
-    IF made.refused IS NOT NULL THEN
-        RAISE EXCEPTION '%', made.refused USING ERRCODE = 'TN021';
-    END IF;
-    IF made.run_id IS NOT NULL THEN
-        PERFORM pg_notify('tenure', 'run');
-        RETURN QUERY SELECT made.run_id, 'PENDING', true;
-        RETURN;
-    END IF;
-    SELECT r.id, r.state, r.payload, r.job_definition_id INTO old FROM supervisor.job_run r
-        WHERE r.idempotency_key = enqueue.key;
+    LOOP
+        made := supervisor.make_run(what, wanted, enqueue.key, NULL, enqueue.not_before, enqueue.priority);
+        IF made.refused IS NOT NULL THEN
+            RAISE EXCEPTION '%', made.refused USING ERRCODE = 'TN021';
+        END IF;
+        IF made.run_id IS NOT NULL THEN
+            PERFORM pg_notify('tenure', 'run');
+            RETURN QUERY SELECT made.run_id, 'PENDING', true;
+            RETURN;
+        END IF;
+        SELECT r.id, r.state, r.payload, r.job_definition_id INTO old FROM supervisor.job_run r
+            WHERE r.idempotency_key = enqueue.key;
+        -- retention may remove the old run between the two looks: then the key is free
+        EXIT WHEN FOUND;
+    END LOOP;
     IF old.job_definition_id <> what.id OR old.payload <> wanted THEN
         RAISE EXCEPTION 'key % was used for run % with another job or payload', enqueue.key, old.id
             USING ERRCODE = 'TN021';
@@ -212,16 +216,19 @@ BEGIN
     IF jsonb_typeof(coalesce(emit.payload, '{}')) <> 'object' THEN
         RAISE EXCEPTION 'the payload must be a JSON object' USING ERRCODE = 'TN022';
     END IF;
-    INSERT INTO supervisor.event AS e (type, payload, dedupe_key)
-    VALUES (emit.type, coalesce(emit.payload, '{}'), emit.dedupe_key)
-    ON CONFLICT (dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
-    RETURNING e.id INTO event_id;
-    IF event_id IS NOT NULL THEN
-        PERFORM pg_notify('tenure', 'event');
-        RETURN QUERY SELECT event_id, true;
-    ELSE
+    LOOP
+        INSERT INTO supervisor.event AS e (type, payload, dedupe_key)
+        VALUES (emit.type, coalesce(emit.payload, '{}'), emit.dedupe_key)
+        ON CONFLICT (dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
+        RETURNING e.id INTO event_id;
+        IF event_id IS NOT NULL THEN
+            PERFORM pg_notify('tenure', 'event');
+            RETURN QUERY SELECT event_id, true;
+            RETURN;
+        END IF;
         RETURN QUERY SELECT e.id, false FROM supervisor.event e WHERE e.dedupe_key = emit.dedupe_key;
-    END IF;
+        EXIT WHEN FOUND;
+    END LOOP;
 END $$;
 
 -- Runs out of events: one event, every definition that waits for its type; the event stands in the run's payload.

@@ -1,19 +1,22 @@
 """Following a run: to its end over further attempts, and through its log."""
 
 import sys
+from dataclasses import asdict
 from typing import Any, Final
 
 import anyio
 
+from supervisor.archive import read_log
+from supervisor.artifacts.local import local_artifacts
 from supervisor.cli import output
 from supervisor.clock import boottime, jitter
+from supervisor.config import load_settings
 from supervisor.errors import DatabaseUnreachable, NotFound, OutcomeUnknown
 from supervisor.jobrun import TERMINAL
 from supervisor.store import Store
 
 POLL_SECONDS: Final = 0.25
 OUTAGE_SECONDS: Final = 60.0
-PAGE: Final = 200
 
 
 async def follow(run_id: int, timeout: float | None, store: Store) -> tuple[dict[str, Any], bool]:
@@ -50,15 +53,10 @@ async def _progress(run_id: int, give_up_at: float, store: Store) -> dict[str, A
 
 
 async def read_whole_log(run_id: int, store: Store) -> list[dict[str, Any]]:
+    """From the database, and from where it was moved to."""
     if await store.row("read_progress", run_id) is None:
         raise NotFound(kind="run", name=run_id)
-    lines: list[dict[str, Any]] = []
-    while True:
-        first = lines[-1]["seq"] + 1 if lines else 0
-        page = await store.rows("read_log", run_id, first, PAGE)
-        lines += [dict(row) for row in page]
-        if len(page) < PAGE:
-            return lines
+    return [asdict(line) async for line in read_log(store, local_artifacts(load_settings()), run_id)]
 
 
 def print_log(lines: list[dict[str, Any]], *, raw: bool) -> None:
