@@ -463,7 +463,13 @@ async def test_a_stopped_replica_never_wakes_up_to_go_on(example: Urls, tmp_path
     command = (sys.executable, *COMMAND)
     await insert(example, '{"seconds": 60}')
     async with replica(example, tmp_path, env=env, command=command) as first:
-        await eventually(lambda: notes.exists() and "alive" in notes.read_text(), timeout=30)
+
+        def begun() -> bool:
+            assert notes.exists(), first.output()[-2000:]
+            assert "alive" in notes.read_text(), first.output()[-2000:]
+            return True
+
+        await eventually(begun, timeout=30)
         first.freeze()
         async with replica(example, tmp_path, env=env, command=command):
 
@@ -486,7 +492,8 @@ async def test_a_replica_drains_its_rows(example: Urls, tmp_path: Path) -> None:
 
         async def one_is_left() -> bool:
             query = "SELECT string_agg(status, ',' ORDER BY id) = 'running,completed' FROM example.jobs"
-            return bool(await value(example.admin, query))
+            assert await value(example.admin, query), one.output()[-2000:]
+            return True
 
         await eventually(one_is_left, timeout=30)
         assert 'tenure_leases_held{table="example.jobs"} 1.0' in (await one.get("/metrics")).text
