@@ -3,6 +3,7 @@
 `worker_id`, `epoch`, `run` and `claim` are bound where they are known and stand in every line after that.
 """
 
+import io
 import logging
 import sys
 
@@ -28,9 +29,19 @@ def configure(settings: Settings) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[settings.log_level.upper()]
         ),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_StandardError()),
         cache_logger_on_first_use=True,
     )
+
+
+class _StandardError(io.TextIOBase):
+    """Whatever standard error is now: loggers live longer than a redirection of it."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def _as_it_is(
