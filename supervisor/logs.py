@@ -6,6 +6,7 @@
 import io
 import logging
 import sys
+from typing import TextIO, cast
 
 import structlog
 
@@ -29,7 +30,7 @@ def configure(settings: Settings) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[settings.log_level.upper()]
         ),
-        logger_factory=structlog.PrintLoggerFactory(_StandardError()),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _StandardError())),
         cache_logger_on_first_use=True,
     )
 
