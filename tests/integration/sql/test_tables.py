@@ -12,7 +12,8 @@ async def test_the_pinned_tables_are_there(world: World) -> None:
     """R003-52: JobDefinition, JobRun, Event, Settings, Audit, and what stands beside them."""
     rows = await world.admin.sql(
         "SELECT tablename FROM pg_tables WHERE schemaname = 'supervisor'"
-        " UNION SELECT relname FROM pg_class WHERE relnamespace = 'supervisor'::regnamespace AND relkind = 'p'"
+        " UNION SELECT relname FROM pg_class"
+        " WHERE relnamespace = 'supervisor'::regnamespace AND relkind = 'p'"
     )
     assert {row["tablename"] for row in rows} >= PINNED
 
