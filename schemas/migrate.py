@@ -8,7 +8,9 @@
    are carried out in one transaction; where this connection may not, nothing is changed and the error holds
    them as a script;
 3. each migration runs once, as tenure_owner, in its own transaction together with its row in the ledger;
-4. then all functions are created again in one transaction, unless exactly these are there already.
+4. then all functions are created again in one transaction, unless exactly these are there already;
+5. then the migrations of installed packages, each package in a namespace of its own under the same rules,
+   and the rights on their leased tables, which are what their contracts say, every time.
 
 Each transaction holds one advisory lock of this database, so two migrators take turns. No lock is waited for
 longer than lock_timeout; then the transaction gives way to the runtime sessions and is repeated until
@@ -32,11 +34,15 @@ import asyncpg
 
 from schemas import SHIPPED, Migration, Source, bootstrap
 from schemas.login import RUNTIME_ROLES, BadUrl, Login, gather_logins, parse_url, scram_verifier
+from schemas.packages import OURS, installed_migrations
 from schemas.report import (
     MigrateFailed,
     MigrateReport,
     MigrationChanged,
     NeedsAdministrator,
+    PackageState,
+    PackageTooNew,
+    PackageTooOld,
     SchemaBusy,
     SchemaState,
     SchemaTooNew,
@@ -58,6 +64,8 @@ __all__ = [
     "MigrateReport",
     "MigrationChanged",
     "NeedsAdministrator",
+    "PackageTooNew",
+    "PackageTooOld",
     "SchemaBusy",
     "SchemaState",
     "SchemaTooNew",
@@ -93,9 +101,16 @@ async def migrate(
     runtime_urls: Mapping[str, str] | None = None,
     report: Callable[[str], None] = _silent,
     source: Source = SHIPPED,
+    packages: Mapping[str, Source] | None = None,
+    rights: Mapping[str, str] | None = None,
     patience_seconds: float = 300,
 ) -> MigrateReport:
-    """Make everything that is missing and say what that was; `report` gets each change after its commit."""
+    """Make everything that is missing and say what that was; `report` gets each change after its commit.
+
+    `packages` are by default those that are installed; `rights` has the GRANTs of their tables, by table.
+    """
+    if packages is None:
+        packages = installed_migrations()
     try:
         logins = gather_logins(runtime_urls or {})
         database = parse_url(admin_url, "migrate").database
@@ -103,7 +118,7 @@ async def migrate(
         raise BadInput(what=str(bad)) from None
     if database is None:
         raise BadInput(what="the migrate URL names no database")
-    work = _Work(admin_url, database, logins, source, report, patience_seconds)
+    work = _Work(admin_url, database, logins, source, packages, rights or {}, report, patience_seconds)
     try:
         return await work.run()
     except asyncpg.PostgresConnectionError as error:
@@ -114,21 +129,30 @@ async def migrate(
         raise DatabaseUnreachable(what=str(error)) from error
 
 
-async def check(url: str, *, source: Source = SHIPPED) -> SchemaState:
+async def check(
+    url: str, *, source: Source = SHIPPED, packages: Mapping[str, Source] | None = None
+) -> SchemaState:
     """How the schema stands to this code, for the replicas' roles; a missing database has schema 0."""
     none = SchemaState(current=0, expected=source.schema_version(), functions_equal=False)
+    if packages is None:
+        packages = installed_migrations()
     try:
         async with _connected(url) as connection:
-            applied = await connection.fetch(_sql("read_applied"))
+            applied = await connection.fetch(_sql("read_namespaces"))
             functions = await connection.fetchrow(_sql("read_functions"))
     except (asyncpg.InvalidCatalogNameError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError):
         return none
     except asyncpg.PostgresError as error:
         raise MigrateFailed(step="reading the schema's version", what=str(error)) from error
+    reached = {row["namespace"]: row["number"] for row in applied}
     return SchemaState(
-        current=max((row["number"] for row in applied), default=0),
+        current=reached.get(OURS, 0),
         expected=none.expected,
         functions_equal=functions is not None and functions["sha256"] == source.functions_sha256(),
+        packages=tuple(
+            PackageState(namespace, reached.get(namespace, 0), package.schema_version())
+            for namespace, package in packages.items()
+        ),
     )
 
 
@@ -140,10 +164,12 @@ class _Work:
     database: str
     logins: tuple[Login, ...]
     source: Source
+    packages: Mapping[str, Source]
+    rights: Mapping[str, str]
     report: Callable[[str], None]
     patience_seconds: float
     prepared: list[str] = field(default_factory=list)
-    applied: list[int] = field(default_factory=list)
+    applied: list[tuple[str, int]] = field(default_factory=list)
 
     async def run(self) -> MigrateReport:
         try:
@@ -179,18 +205,21 @@ class _Work:
 
     async def _fill(self, connection: Connection) -> MigrateReport:
         await self._entitled("rights", connection, lambda: self._settle(connection))
-        for migration in self.source.migrations():
-            await self._patiently(
-                f"migration {migration.number}", partial(self._apply, connection, migration)
-            )
+        await self._apply_all(connection, OURS, self.source)
         replaced = await self._patiently("functions", lambda: self._replace_functions(connection))
         await self._patiently("partitions", lambda: self._make_partitions(connection))
+        for namespace, package in self.packages.items():
+            await self._apply_all(connection, namespace, package)
+        for table, statements in self.rights.items():
+            step = f"the rights on {table}"
+            await self._patiently(step, partial(self._grant, connection, step, statements))
         return MigrateReport(
             database=self.database,
             version=self.source.schema_version(),
             prepared=tuple(self.prepared),
-            applied=tuple(self.applied),
+            applied=self._numbers(OURS),
             functions_replaced=replaced,
+            packages={namespace: self._numbers(namespace) for namespace in self.packages},
         )
 
     async def _settle(self, connection: Connection) -> None:
@@ -202,27 +231,41 @@ class _Work:
             done = await _carry_out(connection, plan)
             await connection.execute(_sql("become_owner"))
             done += await _carry_out(connection, await connection.fetch(_sql("plan_ledger"), _GROUPS))
-            await self._compare(connection)
+            await self._compare_all(connection)
         self._tell(done)
 
-    async def _apply(self, connection: Connection, migration: Migration) -> None:
+    async def _apply_all(self, connection: Connection, namespace: str, source: Source) -> None:
+        for migration in source.migrations():
+            of = "" if namespace == OURS else f" of {namespace}"
+            step = f"migration {migration.number} ({migration.name}){of}"
+            await self._patiently(step, partial(self._apply, connection, namespace, source, migration, step))
+
+    async def _apply(
+        self, connection: Connection, namespace: str, source: Source, migration: Migration, step: str
+    ) -> None:
         async with _turn(connection):
             await connection.execute(_sql("become_owner"))
-            if migration.number in await self._compare(connection):
+            if migration.number in await _compare(connection, namespace, source):
                 return
-            with _naming(f"migration {migration.number} ({migration.name})"):
+            with _naming(step):
                 await connection.execute(migration.sql)
             await connection.execute(
-                _sql("record_migration"), migration.number, migration.name, migration.sha256
+                _sql("record_migration"), namespace, migration.number, migration.name, migration.sha256
             )
-        self.applied.append(migration.number)
-        self.report(f"applied migration {migration.number} ({migration.name})")
+        self.applied.append((namespace, migration.number))
+        self.report(f"applied {step}")
+
+    async def _grant(self, connection: Connection, step: str, statements: str) -> None:
+        async with _turn(connection):
+            await connection.execute(_sql("become_owner"))
+            with _naming(step):
+                await connection.execute(statements)
 
     async def _replace_functions(self, connection: Connection) -> bool:
         wanted = (self.source.schema_version(), self.source.functions_sha256())
         async with _turn(connection):
             await connection.execute(_sql("become_owner"))
-            await self._compare(connection)
+            await _compare(connection, OURS, self.source)
             row = await connection.fetchrow(_sql("read_functions"))
             if row is not None and (row["number"], row["sha256"]) == wanted:
                 return False
@@ -252,18 +295,14 @@ class _Work:
         if standing["has_ledger"] and standing["may_own"]:
             async with connection.transaction(readonly=True):
                 await connection.execute(_sql("become_owner"))
-                await self._compare(connection)
+                await self._compare_all(connection)
 
-    async def _compare(self, connection: Connection) -> set[int]:
-        """The numbers applied already; raises where they are not the first ones of this code."""
-        known = {migration.number: migration.sha256 for migration in self.source.migrations()}
-        rows = await connection.fetch(_sql("read_applied"))
-        for row in rows:
-            if row["number"] not in known:
-                raise SchemaTooNew(current=rows[-1]["number"], expected=self.source.schema_version())
-            if row["sha256"] != known[row["number"]]:
-                raise MigrationChanged(number=row["number"], name=row["name"])
-        return {row["number"] for row in rows}
+    async def _compare_all(self, connection: Connection) -> None:
+        for namespace, source in {OURS: self.source, **self.packages}.items():
+            await _compare(connection, namespace, source)
+
+    def _numbers(self, namespace: str) -> tuple[int, ...]:
+        return tuple(number for where, number in self.applied if where == namespace)
 
     async def _entitled(self, step: str, connection: Connection, once: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -315,6 +354,19 @@ class _Work:
         self.prepared += done
         for what in done:
             self.report(what)
+
+
+async def _compare(connection: Connection, namespace: str, source: Source) -> set[int]:
+    """The numbers applied already; raises where they are not the first ones of this source."""
+    known = {migration.number: migration.sha256 for migration in source.migrations()}
+    rows = await connection.fetch(_sql("read_applied"), namespace)
+    for row in rows:
+        if row["number"] not in known:
+            facts = {"current": rows[-1]["number"], "expected": source.schema_version()}
+            raise SchemaTooNew(**facts) if namespace == OURS else PackageTooNew(namespace=namespace, **facts)
+        if row["sha256"] != known[row["number"]]:
+            raise MigrationChanged(number=row["number"], name=row["name"], namespace=namespace)
+    return {row["number"] for row in rows}
 
 
 async def _carry_out(connection: Connection, plan: Sequence[Record]) -> list[str]:

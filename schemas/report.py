@@ -1,6 +1,7 @@
 """What a migration answers: a report, the standing of a schema, or one of these errors."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from supervisor.errors import TenureError
@@ -24,8 +25,20 @@ class SchemaTooOld(TenureError):
     hint = "run `tenure migrate` with the URL of a role that may (TENURE_MIGRATE_DATABASE_URL)"
 
 
+class PackageTooNew(TenureError):
+    """the database has migration {current} of {namespace}, the installed package knows {expected}"""
+
+    hint = "a newer version of the package migrated this database: install that version here"
+
+
+class PackageTooOld(TenureError):
+    """the database has migration {current} of {namespace}, the installed package needs {expected}"""
+
+    hint = "run `tenure migrate` with the package installed and the URL of a role that may"
+
+
 class MigrationChanged(TenureError):
-    """migration {number} ({name}) is not the one that was applied to this database"""
+    """migration {number} ({name}) of {namespace} is not the one that was applied to this database"""
 
     hint = "restore the file as it was released; a change of the schema is a new migration"
 
@@ -51,10 +64,20 @@ class MigrateReport:
     prepared: tuple[str, ...] = ()
     applied: tuple[int, ...] = ()
     functions_replaced: bool = False
+    packages: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def changed(self) -> bool:
-        return self.functions_replaced or bool(self.prepared or self.applied)
+        return self.functions_replaced or bool(self.prepared or self.applied or any(self.packages.values()))
+
+
+@dataclass(frozen=True)
+class PackageState:
+    """How far the migrations of an installed package have come; 0 where none was applied."""
+
+    namespace: str
+    current: int
+    expected: int
 
 
 @dataclass(frozen=True)
@@ -64,6 +87,7 @@ class SchemaState:
     current: int
     expected: int
     functions_equal: bool
+    packages: tuple[PackageState, ...] = ()
 
     @property
     def standing(self) -> Literal["old", "equal", "new"]:
@@ -73,5 +97,8 @@ class SchemaState:
 
     def refuse_old(self) -> None:
         """A newer schema is no reason to stop: the previous version works on while the next is rolled out."""
+        for package in self.packages:
+            if package.current < package.expected and self.standing != "old":
+                raise PackageTooOld(**asdict(package))
         if self.standing == "old":
             raise SchemaTooOld(current=self.current, expected=self.expected)

@@ -12,6 +12,8 @@ from typing import Any, Final, Literal
 
 from schemas.report import SchemaState
 from supervisor.config import Timings
+from supervisor.lease import Lease
+from supervisor.lease_grants import grant_faults
 from supervisor.store import Record, Store
 
 Result = Literal["ok", "warn", "fail"]
@@ -42,7 +44,11 @@ class Finding:
 
 
 async def examine(
-    control: Store, worker: Store | None, timings: Timings, schema: SchemaState
+    control: Store,
+    worker: Store | None,
+    timings: Timings,
+    schema: SchemaState,
+    leases: Sequence[Lease] = (),
 ) -> list[Finding]:
     """Every check that can be made here. `worker` is None where the replicas have one URL for both halves."""
     server = await control.row("read_server_facts")
@@ -57,9 +63,13 @@ async def examine(
     if server["standby"]:
         advice = "point TENURE_DATABASE_URL at the primary"
         return [*findings, Finding("primary", "fail", "this server is a standby", advice)]
-    findings.append(judge_schema(schema))
+    findings += [judge_schema(schema), *judge_packages(schema)]
     if schema.standing == "old":
         return findings
+    if leases:
+        faults = await grant_faults(control, leases)
+        fine = "exactly what the packages' lease contracts say"
+        findings.append(_listed("lease rights", faults, fine, "run `tenure migrate`"))
     findings += await _examine_roles(control, worker)
     findings += await _examine_fleet(control, server, timings)
     findings += await _examine_invariants(control, timings)
@@ -168,6 +178,21 @@ def judge_schema(schema: SchemaState) -> Finding:
         advice = "run `tenure migrate`, unless another version is being rolled out"
         return Finding("schema", "warn", f"{found}; its functions are of another version", advice)
     return Finding("schema", "ok", found)
+
+
+def judge_packages(schema: SchemaState) -> list[Finding]:
+    """One finding for each installed package with migrations of its own."""
+    findings = []
+    for one in schema.packages:
+        found = f"migration {one.current}, the installed package is for {one.expected}"
+        if one.current < one.expected:
+            findings.append(Finding(f"package {one.namespace}", "fail", found, "run `tenure migrate`"))
+        elif one.current > one.expected:
+            advice = "a newer version of the package migrated it: finish rolling that out"
+            findings.append(Finding(f"package {one.namespace}", "warn", found, advice))
+        else:
+            findings.append(Finding(f"package {one.namespace}", "ok", found))
+    return findings
 
 
 def judge_logins(logins: Sequence[Any]) -> Finding:

@@ -27,6 +27,7 @@ from supervisor.config import Settings
 from supervisor.embedded import EmbeddedPostgres, Urls
 from supervisor.errors import BadSettings, TenureError
 from supervisor.member import CLEAN_ENDS, Member
+from supervisor.wiring import lease_rights
 
 REPLICA = (sys.executable, "-m", "supervisor.cli", "up")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -79,7 +80,7 @@ class Fleet:
         database = EmbeddedPostgres(self._settings.state_dir)
         urls = await anyio.to_thread.run_sync(database.start)
         try:
-            await migrate(urls.admin, runtime_urls=urls.runtime())
+            await migrate(urls.admin, runtime_urls=urls.runtime(), rights=lease_rights())
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_keep_running, database)
                 code = await self._with_replicas(_at(self._settings, urls), "embedded PostgreSQL")

@@ -1,6 +1,6 @@
 """The composition root: the only module that knows both the engine and the actors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import anyio
 
@@ -11,13 +11,30 @@ from supervisor.actor import Actor
 from supervisor.api import check_bind
 from supervisor.config import Settings
 from supervisor.errors import BadSettings, only_expected
+from supervisor.extensions import installed_actors
+from supervisor.lease import Lease
+from supervisor.lease_sql import grants
 from supervisor.replica import Replica
 from supervisor.urls import runtime_urls
 
 
 def actors() -> Mapping[str, Actor]:
-    """Every actor there is: by its domain for runs, by domain and table for leased rows."""
-    return {actor.name: actor for actor in ROSTER}
+    """Every actor there is, those of packages too: by domain for runs, by domain and table for rows."""
+    return {**{actor.name: actor for actor in ROSTER}, **installed_actors(ROSTER)}
+
+
+def lease_rights() -> Mapping[str, str]:
+    """The GRANTs of every table that a package's actors work on; those of our own are in our migrations."""
+    return {table: grants(*leases) for table, leases in package_leases().items()}
+
+
+def package_leases() -> Mapping[str, Sequence[Lease]]:
+    """The contracts of installed packages, by table: several of one table are granted together."""
+    by_table: dict[str, list[Lease]] = {}
+    for actor in installed_actors(ROSTER).values():
+        if actor.lease is not None:
+            by_table.setdefault(actor.lease.table, []).append(actor.lease)
+    return by_table
 
 
 def chosen_actors(settings: Settings) -> Mapping[str, Actor]:

@@ -35,11 +35,16 @@ SELECT what, statement, true AS able FROM plan ORDER BY step, statement;
 
 -- name: read_applied
 -- compared with the files before anything is applied
-SELECT number, name, sha256 FROM supervisor.schema_migration WHERE namespace = 'tenure' ORDER BY number;
+SELECT number, name, sha256 FROM supervisor.schema_migration WHERE namespace = $1::text ORDER BY number;
+
+-- name: read_namespaces
+-- how far each of them came, ours and those of packages
+SELECT namespace, max(number) AS number FROM supervisor.schema_migration GROUP BY namespace ORDER BY namespace;
 
 -- name: record_migration
 -- in the migration's own transaction, so that both are there or neither is
-INSERT INTO supervisor.schema_migration (number, name, sha256) VALUES ($1::integer, $2::text, $3::text);
+INSERT INTO supervisor.schema_migration (namespace, number, name, sha256)
+VALUES ($1::text, $2::integer, $3::text, $4::text);
 
 -- name: read_functions
 -- no row: the functions were never applied

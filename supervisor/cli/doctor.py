@@ -46,13 +46,16 @@ def _settings() -> Settings:
 
 
 async def _examine(settings: Settings, url: str, control: Store) -> list[Finding]:
+    from supervisor.wiring import package_leases  # noqa: PLC0415  loads every domain
+
     schema = await check(url)
+    leases = [lease for group in package_leases().values() for lease in group]
     worker_url = session.worker_url(settings)
     if worker_url is None:
-        return await examination.examine(control, None, settings.timings, schema)
+        return await examination.examine(control, None, settings.timings, schema, leases)
     worker = Store(worker_url, name="tenure cli", size=1, pooled=settings.pooler == "transaction")
     try:
-        return await examination.examine(control, worker, settings.timings, schema)
+        return await examination.examine(control, worker, settings.timings, schema, leases)
     finally:
         await worker.close()
 

@@ -18,14 +18,17 @@ def migrate(as_json: Json = False) -> int:
 
     Uses TENURE_MIGRATE_DATABASE_URL, a login that may create roles, or TENURE_DATABASE_URL. Logins for the
     replicas are made from TENURE_DATABASE_URL and TENURE_WORKER_DATABASE_URL. Without the rights it prints
-    the SQL that an administrator has to run, and exits 1.
+    the SQL that an administrator has to run, and exits 1. Installed packages' migrations are applied too.
 
     Example: `TENURE_MIGRATE_DATABASE_URL=postgresql://admin@db/app tenure migrate`
     """
+    from supervisor.wiring import lease_rights  # noqa: PLC0415  loads every domain; a URL is checked first
+
     admin, runtime = _urls(load_settings())
+    rights = lease_rights()
     tell = (lambda _line: None) if as_json else (lambda line: output.say("- ", line))
     try:
-        report = anyio.run(partial(schema.migrate, admin, runtime_urls=runtime, report=tell))
+        report = anyio.run(partial(schema.migrate, admin, runtime_urls=runtime, report=tell, rights=rights))
     except schema.NeedsAdministrator as needed:
         sql = needed.facts["sql"]
         if as_json:

@@ -95,12 +95,12 @@ def test_every_fault_is_found_at_once() -> None:
 
 
 def test_the_difference_is_field_by_field() -> None:
-    existing = {
+    existing: dict[str, dict[str, Any]] = {
         "same": {"cron": None, "priority": 0, "enabled": False, "id": 1},
         "other": {"cron": None, "priority": 1, "enabled": True, "id": 2},
         "gone": {"cron": None, "priority": 0, "enabled": True, "id": 3},
     }
-    wanted = {
+    wanted: dict[str, dict[str, Any]] = {
         "same": {"cron": None, "priority": 0},
         "other": {"cron": "* * * * *", "priority": 1},
         "new": {"cron": None, "priority": 0},

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from supervisor.cli import app, main, output
-from supervisor.cli.inputs import PAYLOAD_BYTES, check_name, parse_instant, parse_payload, read_payload
+from supervisor.cli.inputs import check_name, parse_instant, parse_payload, read_payload
 from supervisor.errors import BadInput
+from supervisor.jobspec import PAYLOAD_BYTES
 
 Cli = Callable[..., tuple[int, str, str]]
 
