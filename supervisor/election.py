@@ -17,7 +17,14 @@ from structlog.contextvars import bound_contextvars
 
 from supervisor.clock import Clock, jitter
 from supervisor.config import Timings
-from supervisor.errors import DatabaseUnreachable, LostTenure, OutcomeUnknown, TrustOver, UnsafeServer
+from supervisor.errors import (
+    DatabaseUnreachable,
+    LostTenure,
+    OutcomeUnknown,
+    TrustOver,
+    UnsafeServer,
+    first_of,
+)
 from supervisor.logs import logger
 from supervisor.memory import Memory
 from supervisor.metrics import Metrics
@@ -142,13 +149,13 @@ class Election:
             reasons.append("REQUESTED")
         except* LostTenure as lost:
             self._metrics.fenced_writes.inc()
-            _log.warning("refused", reason=str(lost.exceptions[0]))
+            _log.warning("refused", reason=str(first_of(lost)))
             reasons.append("FENCED")
         except* NoProgress as stuck:
-            _log.error("resigning", reason=str(stuck.exceptions[0]))
+            _log.error("resigning", reason=str(first_of(stuck)))
             reasons.append("NO_PROGRESS")
         except* TrustOver as over:
-            _log.warning("stepping down", reason=str(over.exceptions[0]))
+            _log.warning("stepping down", reason=str(first_of(over)))
             reasons.append("TRUST_OVER")
         scope.cancel()
 
@@ -179,5 +186,6 @@ class Election:
     async def _resign(self, tenure: Tenure, reason: str) -> None:
         try:
             await self._store.value("resign_tenure", tenure.epoch, self._worker_id, reason, timeout=2)
+            self._wakeups.say("leader")
         except (DatabaseUnreachable, OutcomeUnknown) as error:
             _log.warning("could not resign; the lease runs out by itself", reason=str(error))

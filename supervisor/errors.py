@@ -85,7 +85,11 @@ def only_expected(group: BaseExceptionGroup) -> BaseException:
     _, unexpected = group.split(TenureError)
     if unexpected is not None:
         return group
-    error: BaseException = group
+    return first_of(group)
+
+
+def first_of(error: BaseException) -> BaseException:
+    """The first error itself, however deep task groups have wrapped it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

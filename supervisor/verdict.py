@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
 from supervisor.claims import Why
+from supervisor.errors import first_of
 from supervisor.jobrun import State
 from supervisor.outcome import Cancel, Done, Outcome, Retry, Snooze
 
@@ -53,8 +54,7 @@ def of_stop(why: Why) -> Verdict:
 
 
 def of_error(error: BaseException) -> Verdict:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = first_of(error)
     return Verdict("FAILED", None, "HANDLER_ERROR", clean(f"{type(error).__name__}: {error}"))
 
 
