@@ -238,7 +238,8 @@ class _Work:
         for migration in source.migrations():
             of = "" if namespace == OURS else f" of {namespace}"
             step = f"migration {migration.number} ({migration.name}){of}"
-            await self._patiently(step, partial(self._apply, connection, namespace, source, migration, step))
+            once = partial(self._apply, connection, namespace, source, migration, step)
+            await self._patiently(f"migration {migration.number}{of}", once)
 
     async def _apply(
         self, connection: Connection, namespace: str, source: Source, migration: Migration, step: str

@@ -327,6 +327,7 @@ async def test_a_setting_that_is_none_changes_nothing(
     before = await everything(scene)
     answer = await cli("setting", "set", name, value)
     assert answer.code == code, answer
+    assert "violates" not in answer.err, "said in words, not in the database's"
     assert await everything(scene) == before
 
 
