@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from supervisor.actor import Actor
 from supervisor.errors import BadInput
 from supervisor.jobspec import NAME, NAME_RULE, PAYLOAD_BYTES
 
@@ -60,15 +61,19 @@ def parse_payload(text: str) -> dict[str, Any]:
 
 
 def check_payload(domain: str, payload: Mapping[str, Any]) -> None:
-    if faults := unsuited(domain, payload):
+    if faults := unsuited(run_actors(), domain, payload):
         raise BadInput(what="; ".join(faults))
 
 
-def unsuited(domain: str, payload: Mapping[str, Any]) -> Sequence[str]:
-    """Ask the domain's actor, which knows what it can run."""
+def run_actors() -> Mapping[str, Actor]:
+    """Those that work on runs, by domain."""
     from supervisor.wiring import actors  # noqa: PLC0415  loads every domain; most commands need none
 
-    known = {name: actor for name, actor in actors().items() if actor.lease is None}
+    return {name: actor for name, actor in actors().items() if actor.lease is None}
+
+
+def unsuited(known: Mapping[str, Actor], domain: str, payload: Mapping[str, Any]) -> Sequence[str]:
+    """Ask the domain's actor, which knows what it can run."""
     if domain not in known:
         return [f"unknown domain {domain!r}; known are {', '.join(sorted(known))}"]
     if complaints := known[domain].check(payload):

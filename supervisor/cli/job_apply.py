@@ -13,7 +13,7 @@ import typer
 
 from supervisor.apply import Columns, Difference, difference, read_jobs
 from supervisor.cli import output, session
-from supervisor.cli.inputs import unsuited
+from supervisor.cli.inputs import run_actors, unsuited
 from supervisor.cli.session import Json
 from supervisor.errors import BadInput
 from supervisor.store import Store
@@ -82,7 +82,7 @@ def _read(file: str) -> dict[str, Columns]:
         document = tomllib.loads(text if len(text) <= FILE_BYTES else _too_long())
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(what=f"{file} cannot be read: {error}") from None
-    jobs, faults = read_jobs(document, unsuited, session.wall_clock())
+    jobs, faults = read_jobs(document, partial(unsuited, run_actors()), session.wall_clock())
     if faults:
         raise BadInput(what="\n".join([f"{file}: nothing was changed", *(f"- {fault}" for fault in faults)]))
     return jobs

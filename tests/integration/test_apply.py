@@ -219,3 +219,10 @@ async def test_on_a_terminal_it_asks(database: Urls, scene: Scene, file: Path) -
         assert await asyncio.wait_for(process.wait(), 60) == code
         os.close(master)
         assert await scene.value("SELECT count(*) FROM supervisor.job_definition") == count
+
+
+async def test_a_thousand_jobs_in_one_file(cli: Cli, scene: Scene, file: Path) -> None:
+    job = '[jobs.job-{}]\ndomain = "command"\ncron = "*/5 * * * *"\npayload.argv = ["true"]\n'
+    file.write_text("".join(job.format(number) for number in range(1000)))
+    assert len((await apply(cli, file, "--yes"))["added"]) == 1000
+    assert (await apply(cli, file, "--yes"))["unchanged"] == 1000
