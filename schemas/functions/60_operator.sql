@@ -204,3 +204,31 @@ BEGIN
     PERFORM pg_notify('tenure', 'run');
     RETURN true;
 END $$;
+
+-- A person's own trigger and event: as the application's, and audited.
+CREATE OR REPLACE FUNCTION supervisor.trigger_job(
+    p_actor text, p_job text, p_payload jsonb, p_key text, p_not_before timestamptz, p_priority integer)
+RETURNS TABLE (id bigint, state text, created boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    made record;
+BEGIN
+    SELECT e.id, e.state, e.created INTO made
+        FROM supervisor.enqueue(p_job, p_payload, p_key, p_not_before, p_priority) e;
+    PERFORM supervisor.note_audit(p_actor, 'job.trigger', 'job:' || p_job, NULL, to_jsonb(made));
+    RETURN QUERY SELECT made.id, made.state, made.created;
+END $$;
+
+CREATE OR REPLACE FUNCTION supervisor.post_event(p_actor text, p_type text, p_payload jsonb, p_dedupe_key text)
+RETURNS TABLE (id bigint, created boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    made record;
+BEGIN
+    SELECT e.id, e.created INTO made FROM supervisor.emit(p_type, p_payload, p_dedupe_key) e;
+    PERFORM supervisor.note_audit(p_actor, 'event.emit', 'event:' || made.id, NULL,
+        to_jsonb(made) || jsonb_build_object('type', p_type));
+    RETURN QUERY SELECT made.id, made.created;
+END $$;

@@ -42,6 +42,8 @@ GRANT EXECUTE ON FUNCTION
     supervisor.read_due(text[], integer[], text[], bigint[], double precision),
     supervisor.read_attention(double precision),
     supervisor.enqueue(text, jsonb, text, timestamptz, integer),
+    supervisor.trigger_job(text, text, jsonb, text, timestamptz, integer),
+    supervisor.post_event(text, text, jsonb, text),
     supervisor.request_cancel(text, bigint),
     supervisor.request_retry(text, bigint),
     supervisor.request_drain(text, text),

@@ -1,3 +1,12 @@
+-- name: trigger_job
+-- A person's trigger: a repeated key answers with the run that was made first.
+SELECT id, state, created
+FROM supervisor.trigger_job($1::text, $2::text, $3::text::jsonb, $4::text, $5::timestamptz, $6::integer)
+
+-- name: post_event
+-- A person's event, once for each dedupe key.
+SELECT id, created FROM supervisor.post_event($1::text, $2::text, $3::text::jsonb, $4::text)
+
 -- name: list_events
 -- Newest first, by key: each page begins below the last id of the one before.
 SELECT e.id, e.type, e.dedupe_key, e.payload, e.created_at, e.processed_at, e.runs, clock_timestamp() AS now

@@ -44,7 +44,7 @@ def emit(
         raise BadInput(what=f"an event's payload has at most {EVENT_BYTES} bytes")
     if dedupe_key is not None and not 1 <= len(encodable(dedupe_key, "the key")) <= KEY_CHARACTERS:
         raise BadInput(what=f"a key has 1 to {KEY_CHARACTERS} characters")
-    row = session.run(lambda store: store.row("emit_event", event_type, given, dedupe_key))
+    row = session.run(lambda store: store.row("post_event", session.actor(), event_type, given, dedupe_key))
     assert row is not None  # noqa: S101  it answers always
     if as_json:
         output.print_json(dict(row))

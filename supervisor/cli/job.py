@@ -129,7 +129,9 @@ def trigger(
     key = encodable(idempotency_key, "the key") if idempotency_key is not None else None
     job, _ = read_job(name)
     check_payload(job["domain"], {**job["payload"], **given})
-    row = session.run(lambda store: store.row("enqueue_run", name, json.dumps(given), key, due, priority))
+    row = session.run(
+        lambda store: store.row("trigger_job", session.actor(), name, json.dumps(given), key, due, priority)
+    )
     assert row is not None  # noqa: S101  it raises where there is none
     if as_json:
         output.print_json({**row, "job": name, "domain": job["domain"], "enabled": job["enabled"]})

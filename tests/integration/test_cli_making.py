@@ -332,12 +332,19 @@ async def test_a_setting_that_is_none_changes_nothing(
 
 
 async def test_every_operators_action_leaves_an_audit_row(cli: Cli, scene: Scene) -> None:
+    """R003-55"""
     await add(cli)
     await cli("job", "disable", "job")
     await cli("domain", "pause", "command")
     await cli("domain", "resume", "command")
     await cli("setting", "set", "max_assignments", "21")
-    await cli("job", "remove", "job")
+    await cli("event", "emit", "order.paid")
+    run = (await cli("job", "trigger", "job", "--json")).json()["id"]
+    await cli("run", "cancel", str(run))
+    await scene.connection.execute("SELECT supervisor.cancel($1, 'w1', $2, '{1}', 7)", scene.epoch, [run])
+    await cli("run", "retry", str(run))
+    await cli("worker", "drain", "w1")
+    await cli("leader", "resign")
     rows = (await cli("audit", "list", "--json")).json()
     assert [row["action"] for row in reversed(rows)] == [
         "job.add",
@@ -345,7 +352,12 @@ async def test_every_operators_action_leaves_an_audit_row(cli: Cli, scene: Scene
         "domain.pause",
         "domain.resume",
         "setting.set",
-        "job.remove",
+        "event.emit",
+        "job.trigger",
+        "run.cancel",
+        "run.retry",
+        "worker.drain",
+        "leader.resign",
     ]
     page = (await cli("audit", "list", "--limit", "2", "--before", str(rows[1]["id"]), "--json")).json()
     assert [row["id"] for row in page] == [row["id"] for row in rows[2:4]]

@@ -14,7 +14,7 @@ LEADER, WORKER, BOTH, NOBODY = {"control"}, {"worker"}, {"control", "worker"}, s
 EXECUTE: dict[str, set[str]] = {
     "acquire": LEADER, "renew": LEADER, "resign": LEADER, "fence": LEADER, "server_identity": BOTH,
     "assign": LEADER, "orphan": LEADER, "confirm": LEADER, "expire": LEADER, "time_out": LEADER,
-    "cancel": LEADER,
+    "cancel": LEADER, "trigger_job": LEADER, "post_event": LEADER,
     "exhaust": LEADER, "next_attempts": LEADER, "make_partitions": LEADER,
     "read_workers": LEADER, "read_due": LEADER, "read_attention": LEADER,
     "assigned": WORKER, "start": WORKER, "beat": WORKER, "confirm_self": WORKER, "finish": WORKER,
