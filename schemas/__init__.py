@@ -6,7 +6,7 @@ Three rooms, each with one rule:
   edited after a release, because the sha256 of the text is recorded and compared at every `tenure migrate`;
 - `functions/<noun>.sql`: created again after the migrations when any of them changed, in the order of names;
 - `queries/<noun>.sql`: `-- name: verb_noun`, one comment line that says why, then one statement. Names are
-  unique over all files. (`bootstrap/` has the same form; only `schemas.migrate` uses it. So has `leases/`,
+  unique over all files. (`bootstrap/` has the same form; only the migrator uses it. So has `leases/`,
   with braces for what a lease contract fills in.)
 
 A file that breaks its rule is refused when it is read. Everything here is pure: no connection, no clock.
@@ -94,7 +94,7 @@ def queries() -> Mapping[str, Query]:
 
 @cache
 def bootstrap() -> Mapping[str, Query]:
-    """The statements of `schemas.migrate` itself."""
+    """The statements of the migrator itself: `schemas.connection.sql` gives them out."""
     return _named_queries(SHIPPED.root / "bootstrap")
 
 
