@@ -4,22 +4,19 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 
-from supervisor.cli import main
 from supervisor.cli.sample import JOBS, RUNS, seed
 from supervisor.embedded import Urls
 from supervisor.jobrun import STATES
 from supervisor.store import Store
+from tests.support.command_line import Cli, command_line
 from tests.support.scene import Scene, secret_of
 
 ECHO = '{"argv": ["echo", "hello"]}'
@@ -33,38 +30,9 @@ HOSTILE = [
 ]
 
 
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
-Cli = Callable[..., Coroutine[Any, Any, Answer]]
-
-
 @pytest.fixture
 def cli(database: Urls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cli:
-    """Run a command in a thread of its own, as a process would, on this test's database."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TENURE_DATABASE_URL", database.control)
-    monkeypatch.setenv("TENURE_WORKER_DATABASE_URL", database.worker)
-
-    def call(args: tuple[str, ...]) -> Answer:
-        out, err = StringIO(), StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
-            code = main(args)
-        assert "Traceback" not in err.getvalue()
-        return Answer(code, out.getvalue(), err.getvalue())
-
-    async def run(*args: str) -> Answer:
-        return await asyncio.to_thread(call, args)
-
-    return run
+    return command_line(database, monkeypatch, tmp_path)
 
 
 @pytest.fixture
