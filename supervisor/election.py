@@ -162,7 +162,8 @@ class Election:
     async def _renew(self, tenure: Tenure) -> None:
         """Returns when the holder was asked to resign; raises when the tenure or the trust in it is over."""
         while True:
-            await self._clock.sleep(self._timings.renew_retry)
+            trust = tenure.trusted_until - self._clock.now()
+            await self._clock.sleep(min(self._timings.renew_retry, trust))
             sent = self._clock.now()
             if not tenure.trusted(sent):
                 raise TrustOver(epoch=tenure.epoch, why="no renewal was answered in time")
