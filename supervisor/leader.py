@@ -17,6 +17,8 @@ from supervisor.clock import Clock
 from supervisor.config import Timings
 from supervisor.election import NoProgress, Tenure
 from supervisor.errors import LostTenure, TrustOver
+from supervisor.lease import Lease
+from supervisor.lease_sql import render
 from supervisor.logs import logger
 from supervisor.maker import Maker
 from supervisor.metrics import Metrics
@@ -56,9 +58,11 @@ class Leader:
         timings: Timings,
         wakeups: Wakeups,
         metrics: Metrics,
+        *,
         clock: Clock | None = None,
         short_leases: ShortLeases | None = None,
         artifacts: Artifacts | None = None,
+        leases: Sequence[Lease] = (),
     ) -> None:
         self._store = store
         self._tenure = tenure
@@ -70,6 +74,7 @@ class Leader:
         self._beats: Watch[str, int] = Watch()
         self._runs: Watch[int, int] = Watch()
         self._partitions_due = self._clock.now()
+        self._recoveries = [(lease.table, render(lease).recover) for lease in leases]
         self._maker = Maker(store, self._call)
         self._retention = Retention(store, self._call, artifacts, metrics, self._clock)
         self.duties: tuple[Duty, ...] = (
@@ -81,6 +86,7 @@ class Leader:
             self.exhaust,
             self.next_attempts,
             self.partitions,
+            self.recover_rows,
         )
         start = self._clock.now()
         self.progress: dict[str, float] = dict.fromkeys(
@@ -283,6 +289,13 @@ class Leader:
     async def next_attempts(self, _sight: Sight) -> None:
         if await self._call("make_next_attempts", ASSIGN_BATCH):
             self._wakeups.hint("run")
+
+    async def recover_rows(self, _sight: Sight) -> None:
+        """Leases that ran out, also where nobody claims now. Each statement is safe by itself."""
+        for table, recover in self._recoveries:
+            if rows := await self._store.rows(recover, ASSIGN_BATCH):
+                self._metrics.leases_recovered.labels(table).inc(len(rows))
+                _log.warning("leases had run out", table=table, rows=len(rows))
 
     async def partitions(self, _sight: Sight) -> None:
         if self._clock.now() >= self._partitions_due:

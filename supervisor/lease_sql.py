@@ -1,7 +1,7 @@
 """The statements and rights of a lease contract, rendered from the templates in `schemas/leases/`. Pure.
 
 Parameters, in order: claim (owner, rows, domain), extend / finish / release (owner, one array for each key
-column, tokens, then what `Statement.extras` names), release_unheld (owner, tokens), recover (rows).
+column, tokens, then what `Statement.extras` names), release_unheld (owner, tokens), recover (rows), count ().
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,6 +34,7 @@ class Statements:
     release: Statement | None
     release_unheld: Statement | None
     recover: Statement
+    count: Statement
 
 
 def render(lease: Lease) -> Statements:
@@ -45,6 +46,7 @@ def render(lease: Lease) -> Statements:
         release=None if lease.release is None else _over_arrays(lease, "release_rows", "release"),
         release_unheld=None if lease.release is None else _release_unheld(lease),
         recover=_filled(lease, "recover_rows", {**_stale(lease), "recovered_by_control": _by_control(lease)}),
+        count=_filled(lease, "count_rows", {"is_stale": _stale_condition(lease)}),
     )
 
 

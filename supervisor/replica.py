@@ -61,7 +61,8 @@ class Replica:
         self._wakeups = Wakeups(self.worker_id)
         self._hints = self._make_hints()
         self._memory = Memory()
-        self._figures = StatusCache(self.store)
+        self._leases = [actor.lease for actor in actors.values() if actor.lease is not None]
+        self._figures = StatusCache(self.store, self._leases)
         self._drain_wanted = asyncio.Event()
         self._hurry = anyio.CancelScope()
         timer = SharedTimer(DeadMan())
@@ -141,6 +142,7 @@ class Replica:
             self.metrics,
             short_leases=short_leases,
             artifacts=artifacts,
+            leases=self._leases,
         ).run()
 
     async def run(self) -> None:

@@ -6,7 +6,7 @@ the same however long the history grows. A figure of ended runs is therefore rec
 The lists of confirming and orphaned runs hold the first LIST_LIMIT; `Figures.confirming` counts all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,8 @@ import anyio
 
 from supervisor.clock import Clock
 from supervisor.jobrun import STATES
+from supervisor.lease import Lease
+from supervisor.lease_sql import render
 from supervisor.store import Store
 
 ENDED_LIMIT: Final = 100_000
@@ -30,11 +32,11 @@ class Figures:
     confirming: int
 
 
-async def read_status(store: Store) -> dict[str, Any]:
-    return (await read_figures(store)).status
+async def read_status(store: Store, leases: Sequence[Lease] = ()) -> dict[str, Any]:
+    return (await read_figures(store, leases)).status
 
 
-async def read_figures(store: Store) -> Figures:
+async def read_figures(store: Store, leases: Sequence[Lease] = ()) -> Figures:
     leader = await store.row("read_leader")
     replicas = await store.rows("list_replicas", False)
     live = await store.rows("count_live_runs")
@@ -71,7 +73,7 @@ async def read_figures(store: Store) -> Figures:
             ],
             "runs": totals,
             "lag_seconds": lag,
-            "leases": {},
+            "leases": await _count_leases(store, leases),
             "confirming": [
                 {
                     "id": row["id"],
@@ -89,6 +91,15 @@ async def read_figures(store: Store) -> Figures:
     )
 
 
+async def _count_leases(store: Store, leases: Sequence[Lease]) -> dict[str, dict[str, int]]:
+    """By table; several contracts of one table are added up."""
+    counts = {lease.table: {"held": 0, "expired": 0} for lease in leases}
+    for lease in leases:
+        for name, count in dict((await store.rows(render(lease).count))[0]).items():
+            counts[lease.table][name] += count
+    return counts
+
+
 def _rounded(seconds: float) -> float:
     return round(max(0.0, seconds), 3)
 
@@ -96,8 +107,16 @@ def _rounded(seconds: float) -> float:
 class StatusCache:
     """One read of the database every few seconds, however many ask; whoever comes meanwhile waits for it."""
 
-    def __init__(self, store: Store, *, clock: Clock | None = None, seconds: float = CACHE_SECONDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        leases: Sequence[Lease] = (),
+        *,
+        clock: Clock | None = None,
+        seconds: float = CACHE_SECONDS,
+    ) -> None:
         self._store = store
+        self._leases = leases
         self._clock = clock or Clock()
         self._seconds = seconds
         self._lock = anyio.Lock()
@@ -108,7 +127,7 @@ class StatusCache:
         async with self._lock:
             if self._figures is None or self._clock.now() - self._read_at >= self._seconds:
                 begun = self._clock.now()
-                self._figures = await read_figures(self._store)
+                self._figures = await read_figures(self._store, self._leases)
                 self._read_at = begun
             return self._figures
 

@@ -37,6 +37,10 @@ def package_leases() -> Mapping[str, Sequence[Lease]]:
     return by_table
 
 
+def leases() -> list[Lease]:
+    return [actor.lease for actor in actors().values() if actor.lease is not None]
+
+
 def chosen_actors(settings: Settings) -> Mapping[str, Actor]:
     """Those this replica works for."""
     known = dict.fromkeys(actor.domain for actor in actors().values())

@@ -96,6 +96,11 @@ WITH stale AS MATERIALIZED (
 UPDATE {table} AS t SET {stale_writes}
      WHERE {in_stale} RETURNING {t_key};
 
+-- name: count_rows
+-- what is held, and what was held and has run out; nothing but running rows is read
+SELECT count(*) FILTER (WHERE NOT {is_stale}) AS held, count(*) FILTER (WHERE {is_stale}) AS expired
+  FROM {table} AS t WHERE ({only}) AND t.{state} = {running};
+
 -- name: match_key
 -- a selection by a key of one column: the index is taken whatever the planner believes about the table
 t.{lead} = ANY (ARRAY(SELECT x.{lead} FROM {relation} AS x));

@@ -17,8 +17,11 @@ def status(as_json: Json = False) -> int:
 
     Examples: `tenure status`, `tenure status --json | jq .leader.worker_id`
     """
+    from supervisor.wiring import leases  # noqa: PLC0415  loads every domain
+
     settings = load_settings()
-    found = session.run(read_status, settings)
+    known = leases()
+    found = session.run(lambda store: read_status(store, known), settings)
     if as_json:
         output.print_json(found)
     else:

@@ -8,9 +8,16 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from supervisor.clock import boottime
+from supervisor.config import Timings
+from supervisor.election import Tenure
+from supervisor.leader import Leader, Sight
 from supervisor.lease_grants import grant_faults
 from supervisor.lease_sql import grants
+from supervisor.metrics import Metrics
+from supervisor.status import read_status
 from supervisor.store import Store
+from supervisor.wakeups import Wakeups
 from tests.conformance.bench import DOMAIN, OUTCOMES, Bench, Taken
 from tests.support.place import connected
 
@@ -106,6 +113,41 @@ async def test_a_heartbeat_comes_too_late_when_the_row_is_stale(bench: Bench, at
         await bench.expire(admin, at=at)
         arguments = bench.arrays(bench.sql.beat, [taken])
         assert await admin.fetch(bench.sql.beat.sql, "a", *arguments) == []
+
+
+async def test_the_status_counts_what_is_held_and_what_ran_out(bench: Bench) -> None:
+    await bench.insert(1, 2, 3)
+    store = Store(bench.urls.control, name="test/status", size=1)
+    try:
+        table = bench.lease.table
+
+        async def counted() -> dict[str, int]:
+            found: dict[str, int] = (await read_status(store, [bench.lease]))["leases"][table]
+            return found
+
+        assert await counted() == {"held": 0, "expired": 0}
+        await bench.claim("a", 2)
+        assert await counted() == {"held": 2, "expired": 0}
+        await bench.expire()
+        assert await counted() == {"held": 0, "expired": 2}
+    finally:
+        await store.close()
+
+
+async def test_the_leader_recovers_what_nobody_claims(bench: Bench) -> None:
+    await bench.insert(1, 2)
+    await bench.claim("a", 2)
+    store = Store(bench.urls.control, name="test/leader", size=1)
+    try:
+        tenure = Tenure(1, "l1", boottime() + 60, 0)
+        leader = Leader(store, tenure, Timings(), Wakeups("l1"), Metrics(), leases=[bench.lease])
+        await leader.recover_rows(Sight([], [], 0))
+        assert await bench.recover() == 0
+        await bench.expire()
+        await leader.recover_rows(Sight([], [], 0))
+        assert await bench.recover() == 0, "nothing was left for a second recovery"
+    finally:
+        await store.close()
 
 
 async def test_a_late_owner_is_refused_after_recovery(bench: Bench) -> None:
