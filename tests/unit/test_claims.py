@@ -81,6 +81,7 @@ def test_an_old_beat_answered_late_takes_nothing_back() -> None:
 
 
 def test_named_and_not_listed_stops_at_once() -> None:
+    """R003-43: past its continuation deadline the database no longer lists it."""
     story = Story()
     story.begin()
     story.beat(sent=101, now=101.1, listed=False)
@@ -97,6 +98,7 @@ def test_an_answer_to_a_list_that_did_not_name_it_says_nothing() -> None:
 
 
 def test_no_answer_stops_it_at_s_and_a_stop_is_final() -> None:
+    """R003-45"""
     story = Story()
     story.begin()
     story.claims.enforce(103.99)

@@ -279,7 +279,7 @@ async def test_a_worker_drained_by_an_operator_leaves_and_its_work_ends_or_moves
 async def test_without_a_leader_a_worker_asks_itself_how_long_it_goes_on(
     database: Urls, tmp_path: Path, record_property: Record
 ) -> None:
-    """Rule 8: NO_LEADER after C; a leader in time clears it, else the worker stops at the deadline."""
+    """Rule 8, R003-43: NO_LEADER after C; a leader in time clears it, else it stops at the deadline."""
     async with replicas(database, tmp_path, count=0) as fleet:
         (first,) = await fleet.start(variant="leads-only")
         await fleet.leader()

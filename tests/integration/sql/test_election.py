@@ -374,7 +374,7 @@ async def test_without_the_first_epoch_a_lost_assignment_starts(world: World) ->
 
 
 async def test_an_assignment_of_an_earlier_leader_starts(world: World) -> None:
-    """Rule 5, C-51: same timeline, another leader: the start carries the epoch of now."""
+    """Rule 5, R003-18, C-51: same timeline, another leader: the start carries the epoch of now."""
     claim = await world.assigned()
     await world.lead("l2")
     assert await world.worker.start("w1", claim) == ["RECORDED"]

@@ -114,7 +114,7 @@ async def test_a_take_over_at_a_hundred_instants_fires_each_once(world: World) -
 
 
 async def test_two_looks_at_once_fire_once(world: World, make: Make) -> None:
-    """The watermark is compared in the call: the slower look does nothing."""
+    """R003-26: the watermark is compared in the call: the slower look does nothing."""
     now = await world.instant()
     job = await schedule(world, "cron", "* * * * *", now - timedelta(minutes=4), missed="all")
     made = await asyncio.gather(*(make().schedules() for _ in range(4)))

@@ -293,7 +293,7 @@ async def test_a_run_begins_as_pending(world: World, columns: str, values: str) 
 
 
 async def test_the_keys_of_a_run_are_unique(world: World) -> None:
-    """R003-24, R003-25, R003-33: slot, key, attempt of a root, one live row a root."""
+    """R003-01, R003-24, R003-25, R003-33: slot, key, attempt of a root, one live row a root."""
     run = await world.run(key="k")
     await world.admin.sql(
         "INSERT INTO supervisor.job_run (id, root_id, job_definition_id, domain, payload, max_attempts, "

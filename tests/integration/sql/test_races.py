@@ -391,7 +391,7 @@ async def test_while_confirming_nothing_is_reassigned(world: World) -> None:
 
 
 async def test_past_the_deadline_a_beat_neither_clears_nor_lists(world: World) -> None:
-    """Rule 8"""
+    """Rule 8, R003-43"""
     claim = await world.confirming(past=True)
     assert (await world.worker.beat("w1", claim))["listed"] == []
     assert (await world.row(claim.id))["continuation_state"] == "CONFIRMING"
