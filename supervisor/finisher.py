@@ -2,18 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
 from uuid import UUID
 
-import anyio
-
-from supervisor.clock import jitter
-from supervisor.errors import DatabaseUnreachable, OutcomeUnknown, TenureError
+from supervisor.errors import TenureError
 from supervisor.logs import logger
+from supervisor.outbox import Outbox, until_answered
 from supervisor.store import Store
 from supervisor.verdict import Verdict
-
-BATCH: Final = 500
 
 _log = logger("finisher")
 
@@ -33,31 +29,20 @@ class Finisher:
         self._store = store
         self._worker_id = worker_id
         self._answered = answered
-        self._waiting: list[Ending] = []
-        self._some = anyio.Event()
+        self._outbox = Outbox[Ending]()
 
     def add(self, ending: Ending) -> None:
-        self._waiting.append(ending)
-        self._some.set()
+        self._outbox.add(ending)
 
     async def run(self) -> None:
         while True:
-            await self._some.wait()
-            self._some = anyio.Event()
-            while self._waiting:
-                batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
-                await self._deliver(batch)
+            await self._deliver(await self._outbox.take())
 
     async def _deliver(self, batch: list[Ending]) -> None:
-        pause = 0.05
         answers: dict[int, str] | None = None
         while answers is None:
             try:
-                answers = await self._send(batch)
-            except (OutcomeUnknown, DatabaseUnreachable) as error:
-                _log.warning("outcome not recorded yet", runs=len(batch), reason=str(error))
-                await anyio.sleep(jitter(pause))
-                pause = min(pause * 2, 1.0)
+                answers = await until_answered(partial(self._send, batch), _log, runs=len(batch))
             except TenureError as error:
                 if len(batch) > 1:
                     for one in batch:

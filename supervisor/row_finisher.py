@@ -3,21 +3,17 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any
 from uuid import UUID
 
-import anyio
-
-from supervisor.clock import jitter
-from supervisor.errors import DatabaseUnreachable, OutcomeUnknown
 from supervisor.holdings import HeldRow
 from supervisor.keeper import arrays_of
 from supervisor.lease_sql import AFTER, CODE, MESSAGE, Statement
 from supervisor.logs import logger
+from supervisor.outbox import Outbox, until_answered
 from supervisor.row_outcome import RowVerdict, refused
 from supervisor.store import Store
-
-BATCH: Final = 500
 
 _log = logger("row_finisher")
 
@@ -42,40 +38,27 @@ class RowFinisher:
         self._owner = owner
         self._statements = statements
         self._answered = answered
-        self._waiting: list[RowEnding] = []
-        self._some = anyio.Event()
+        self._outbox = Outbox[RowEnding]()
 
     def add(self, ending: RowEnding) -> None:
-        self._waiting.append(ending)
-        self._some.set()
+        self._outbox.add(ending)
 
     async def run(self) -> None:
         while True:
-            await self._some.wait()
-            self._some = anyio.Event()
-            while self._waiting:
-                batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
-                by_path: dict[str, list[RowEnding]] = defaultdict(list)
-                for ending in batch:
-                    by_path[ending.verdict.path].append(ending)
-                for path, endings in by_path.items():
-                    await self._deliver(path, endings)
+            by_path: dict[str, list[RowEnding]] = defaultdict(list)
+            for ending in await self._outbox.take():
+                by_path[ending.verdict.path].append(ending)
+            for path, endings in by_path.items():
+                await self._deliver(path, endings)
 
     async def _deliver(self, path: str, endings: Sequence[RowEnding]) -> None:
-        pause = 0.05
-        while True:
-            try:
-                answers = await self._send(self._statements[path], endings)
-            except (OutcomeUnknown, DatabaseUnreachable) as error:
-                _log.warning("outcome not recorded yet", rows=len(endings), reason=str(error))
-                await anyio.sleep(jitter(pause))
-                pause = min(pause * 2, 1.0)
-            except Exception as error:  # noqa: BLE001  a table's own guards may raise anything
-                await self._refuse(endings, error)
-                return
-            else:
-                self._answered(endings, answers)
-                return
+        try:
+            send = partial(self._send, self._statements[path], endings)
+            answers = await until_answered(send, _log, rows=len(endings))
+        except Exception as error:  # noqa: BLE001  a table's own guards may raise anything
+            await self._refuse(endings, error)
+        else:
+            self._answered(endings, answers)
 
     async def _refuse(self, endings: Sequence[RowEnding], error: Exception) -> None:
         """One of them is at fault: alone it is recorded as a failure, else given up."""
