@@ -486,7 +486,7 @@ async def test_an_archive_killed_by_the_system_loses_no_log(bench: Bench) -> Non
     """R003-51: SIGKILL at random instants, until a process gets through"""
     seed = random.randrange(1 << 30)  # noqa: S311
     chance = random.Random(seed)  # noqa: S311
-    runs = [(await bench.ended([*LINES, ("stdout", str(n))])).id for n in range(12)]
+    runs = [(await bench.ended([*LINES, ("stdout", str(n))])).id for n in range(30)]
     kills = 0
     while any([await bench.bodies(run) for run in runs]):
         arguments = [bench.world.urls.control, str(bench.root), str(bench.world.epoch)]
@@ -496,7 +496,7 @@ async def test_an_archive_killed_by_the_system_loses_no_log(bench: Bench) -> Non
             assert process.stdout is not None
             told = await anyio.to_thread.run_sync(process.stdout.readline)
             # a few runs further each time, and then anywhere
-            await asyncio.sleep(chance.uniform(0, 0.12))
+            await asyncio.sleep(chance.uniform(0, 0.04))
             process.send_signal(signal.SIGKILL)
             kills += "done" not in told + process.stdout.read()
         for run in runs:

@@ -146,7 +146,9 @@ print(os.read(0, 1), os.getsid(0) == os.getpid())
     output = Collector()
     async with start("sh", "-c", SIGNALS, output=output) as command:
         assert await command.wait() == Ended(exit_code=0)
-    assert output.stdout.split() == [b"0" * 16] * 2
+    # 32 and 33 are the C library's own: no program can reset them, and whoever started this may ignore them
+    blocked, ignored = (int(mask, 16) & ~(0b11 << 31) for mask in output.stdout.split())
+    assert (blocked, ignored) == (0, 0)
     output = Collector()
     async with start(PYTHON, "-I", "-S", "-c", code, output=output) as command:
         assert await command.wait() == Ended(exit_code=0)
