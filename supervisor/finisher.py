@@ -3,13 +3,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 from uuid import UUID
 
+import anyio
+
+from supervisor.clock import jitter
 from supervisor.errors import TenureError
 from supervisor.logs import logger
 from supervisor.outbox import Outbox, until_answered
 from supervisor.store import Store
 from supervisor.verdict import Verdict
+
+REFUSED_SECONDS: Final = 0.5
 
 _log = logger("finisher")
 
@@ -49,6 +55,7 @@ class Finisher:
                         await self._deliver([one])
                     return
                 _log.error("outcome refused", run=batch[0].run_id, reason=str(error))
+                await anyio.sleep(jitter(REFUSED_SECONDS))
                 refused = Verdict("FAILED", None, "OUTCOME_REFUSED", str(error)[:500])
                 batch = [Ending(batch[0].run_id, batch[0].claim_id, batch[0].epoch, refused)]
         for ending in batch:

@@ -164,7 +164,7 @@ async def test_every_function_that_takes_an_epoch_is_fenced(world: World) -> Non
 
 
 async def test_a_take_over_waits_for_the_call_in_flight(world: World) -> None:
-    """H2, N3: what the old leader has begun commits before the new epoch, and nothing of it after."""
+    """H2, N3, R003-20: what the old leader has begun commits before the new epoch, nothing of it after."""
     run = await world.run()
     await world.worker.beat("w1")
     await expire_lease(world)

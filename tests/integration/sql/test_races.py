@@ -99,7 +99,7 @@ async def test_a_start_in_flight_loses_to_the_reassignment(world: World) -> None
 
 @pytest.mark.parametrize("what", ["version", "claim", "worker"])
 async def test_start_matches_version_claim_and_assignee(world: World, what: str) -> None:
-    """R003-22, R003-29"""
+    """R003-03, R003-22, R003-29"""
     claim, other = await world.assigned("w1"), await world.assigned("w1")
     await world.worker.beat("w2")
     wrong = {
@@ -244,7 +244,9 @@ async def test_expiry_ends_as_canceled_what_was_asked_to_be_canceled(world: Worl
 
 
 async def test_expiry_needs_the_deadline_and_the_watch(world: World) -> None:
-    """Rule 9, J1: neither the database's clock alone nor the leader's watch alone ends an attempt."""
+    """Rule 9, J1, R003-42: neither the database's clock alone nor the leader's watch alone ends an
+    attempt.
+    """
     claim = await world.confirming()
     seq = await world.seq("w1")
     assert await world.control.expire(claim.id, seqs=[seq]) == {}  # before the deadline
@@ -313,7 +315,7 @@ async def twice_confirming(world: World) -> tuple[Held, int]:
 
 
 async def test_a_confirming_of_another_version_is_another(world: World) -> None:
-    """H25, rule 9: what the leader watched was the first one."""
+    """H25, rule 9, R003-03: what the leader watched was the first one."""
     claim, old = await twice_confirming(world)
     assert await world.control.expire(claim.id, seqs=[None], versions=[old]) == {}
     assert await world.control.expire(claim.id, seqs=[None]) == {claim.id: "TIMED_OUT"}
