@@ -17,7 +17,7 @@ from supervisor.api.gate import BODY_BYTES
 from supervisor.api.server import HEADER_BYTES
 from supervisor.config import Settings
 from supervisor.embedded import Urls
-from supervisor.errors import BadSettings
+from supervisor.errors import BadSettings, Conflict
 from supervisor.metrics import Metrics
 from supervisor.status import StatusCache
 from supervisor.store import Store
@@ -129,6 +129,22 @@ async def test_status_without_a_database_is_a_problem_with_advice(nowhere: Store
     assert answer.headers["content-type"] == "application/problem+json"
     assert "TENURE_DATABASE_URL" in answer.json()["detail"]
     assert "secret-word" not in answer.text
+
+
+async def test_a_conflict_is_told_as_409(nowhere: Store) -> None:
+    """R003-04: whoever asked for what is no longer possible is told so, and nothing is tried again."""
+    replica = FakeReplica(nowhere, Settings())
+    app, asked = create_app(replica), []
+
+    async def cancel() -> None:
+        asked.append(1)
+        raise Conflict(what="run 7 has ended as FAILED")
+
+    app.add_api_route("/cancel", cancel)
+    async with client(replica, app) as http:
+        answer = await http.get("/cancel")
+    assert (answer.status_code, answer.json()["title"]) == (409, "run 7 has ended as FAILED")
+    assert asked == [1]
 
 
 @pytest.mark.parametrize("path", ["/status", "/api/v1/openapi.json", "/nowhere"])

@@ -358,7 +358,7 @@ async def test_wait_exits_1_when_it_did_not_succeed_or_time_is_over(cli: Cli, sc
 
 
 async def test_cancel_and_retry_leave_a_request_and_an_audit_row(cli: Cli, scene: Scene) -> None:
-    """R003-55: what an operator asks for is written down with who asked."""
+    """R003-04, R003-55: what an operator asks for is written down with who asked; a conflict exits with 4."""
     await scene.job(max_attempts=1)
     queued = await scene.run_to("PENDING")
     assert (await cli("run", "cancel", str(queued), "--json")).json()["requested"] is True
