@@ -25,6 +25,15 @@ from tests.support.scene import secret_of
 # optimistic locking
 
 
+async def test_the_version_is_a_whole_number(world: World) -> None:
+    """R003-02: there is always one, and it begins at 1."""
+    kind = await world.admin.one(
+        "SELECT data_type, is_nullable, column_default FROM information_schema.columns "
+        "WHERE table_schema = 'supervisor' AND table_name = 'job_run' AND column_name = 'version'"
+    )
+    assert tuple(kind) == ("integer", "NO", "1")
+
+
 async def orphanable(world: World) -> tuple[Held, str]:
     claim = await world.assigned()
     await world.shift_run(claim.id, "assigned_at", 100)
@@ -178,6 +187,19 @@ async def test_the_setting_says_when_an_assignment_is_old(world: World) -> None:
     assert await world.control.orphan(claim.id) == []
     await world.control.sql("SELECT supervisor.save_setting('anna', 'reassign_after_seconds', '90')")
     assert await world.control.orphan(claim.id) == [claim.id]
+
+
+@pytest.mark.parametrize("asked", [False, True])
+async def test_what_runs_is_never_orphaned(world: World, asked: bool) -> None:
+    """R003-41, R003-42: old, and its worker gone; it is asked about, and then waited for."""
+    claim = await (world.confirming() if asked else world.running())
+    await world.shift_run(claim.id, "assigned_at", 100)
+    await world.silence("w1", 100)
+    await world.admin.sql("UPDATE supervisor.worker SET state = 'gone'")
+    silent = {"w1": await world.seq("w1")}
+    assert await world.control.orphan(claim.id, silent=silent) == []
+    assert [row["id"] for row in await world.control.confirm(silent)] == ([] if asked else [claim.id])
+    assert (await world.row(claim.id))["continuation_state"] == "CONFIRMING"
 
 
 async def test_a_run_over_its_time_is_not_taken_while_it_is_confirming(world: World) -> None:
