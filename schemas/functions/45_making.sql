@@ -78,6 +78,9 @@ BEGIN
     IF length(enqueue.key) NOT BETWEEN 1 AND 200 THEN
         RAISE EXCEPTION 'a key has 1 to 200 characters' USING ERRCODE = 'TN022';
     END IF;
+    IF NOT isfinite(enqueue.not_before) THEN
+        RAISE EXCEPTION 'a run is due at a finite time' USING ERRCODE = 'TN022';
+    END IF;
     what := supervisor.locked_job(enqueue.job);
     wanted := what.payload || wanted;
     IF octet_length(wanted::text) > 262144 THEN

@@ -68,7 +68,8 @@ BEGIN
     WHERE r.id = x.id
       AND (x.concurrency IS NULL OR coalesce(o.taken, 0) + coalesce(g.taken, 0) + x.place <= x.concurrency)
     RETURNING r.id, r.assigned_worker_id, r.attempt,
-        extract(epoch FROM clock_timestamp() - r.not_before)::double precision;
+        CASE WHEN isfinite(r.not_before) THEN extract(epoch FROM clock_timestamp() - r.not_before) ELSE 0
+        END::double precision;
 
     FOREACH target IN ARRAY ARRAY(SELECT DISTINCT unnest(p_workers)) LOOP
         PERFORM pg_notify('tenure', 'assigned:' || target);

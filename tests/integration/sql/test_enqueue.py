@@ -124,3 +124,15 @@ async def test_due_runs_come_in_claim_order(world: World) -> None:
     assert await world.control.read_due() == [high, low, second]
     await world.worker.beat("w1")
     assert await world.control.assign(later, "w1") == []
+
+
+@pytest.mark.parametrize("moment", ["infinity", "-infinity"])
+async def test_a_run_is_due_at_a_finite_time(world: World, moment: str) -> None:
+    """Before PostgreSQL 17 it cannot be subtracted: one such row would stop every assignment."""
+    with pytest.raises(asyncpg.PostgresError) as refused:
+        await world.control.sql(f"SELECT supervisor.enqueue('work', '{{}}', NULL, '{moment}')")
+    assert refused.value.sqlstate == "TN022"
+    run = await world.run()
+    await world.unguarded(f"UPDATE supervisor.job_run SET not_before = '-infinity' WHERE id = {run}")
+    await world.worker.beat("w1")
+    assert await world.control.assign(run, "w1") == [run]
