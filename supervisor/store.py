@@ -135,6 +135,7 @@ class Store:
                 self._give_back(connection)
                 raise
             except BaseException:
+                _UNSURE.discard(connection)
                 connection.terminate()
                 raise
             self._give_back(connection)

@@ -6,7 +6,8 @@ DECLARE
     part  text;
     made  integer := 0;
 BEGIN
-    FOR n IN 0..p_months LOOP
+    -- bounded, because the leader's login may call this
+    FOR n IN 0..least(p_months, 24) LOOP
         first := (date_trunc('month', clock_timestamp() AT TIME ZONE 'UTC') + make_interval(months => n))::date;
         part := format('job_run_history_%s', to_char(first, 'YYYYMM'));
         CONTINUE WHEN to_regclass('supervisor.' || part) IS NOT NULL;
