@@ -294,3 +294,21 @@ async def test_a_paused_domain_gets_nothing(world: World) -> None:
         ("domain.pause", "domain:command"),
         ("domain.resume", "domain:command"),
     ]
+
+
+async def test_a_look_that_was_overtaken_fires_and_records_nothing(world: World) -> None:
+    """The watermark the instants were computed from is compared, whatever became of the runs since."""
+    now = await world.instant()
+    minute = (now - timedelta(minutes=10)).minute
+    job = await schedule(world, "cron", f"{minute} * * * *", now - timedelta(hours=5), missed="latest")
+    store = Store(world.urls.control, name="test/maker", size=1)
+    try:
+        row = (await store.rows("read_schedules", 10))[0]
+        columns = maker._columns([(row, *maker._decide(row))])
+        assert len(await store.rows("fire_schedules", world.epoch, *columns)) == 1
+        await world.unguarded("DELETE FROM supervisor.job_run")
+        assert await store.rows("fire_schedules", world.epoch, *columns) == []
+    finally:
+        await store.close()
+    assert await fired(world, job) == []
+    assert await world.admin.value("SELECT count(*) FROM supervisor.skipped_fire") == 1
