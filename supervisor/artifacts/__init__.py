@@ -20,7 +20,7 @@ only what no row names any more.
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,6 +41,8 @@ from supervisor.artifacts.errors import (
     StoreFailed,
     TooLarge,
 )
+from supervisor.artifacts.key import key_in
+from supervisor.artifacts.reading import reported
 
 __all__ = [
     "MAX_FILE_SIZE",
@@ -92,6 +94,19 @@ class Entry:
 
 
 class Artifacts(ABC):
+    """`former_places` begin the addresses of stores whose content was moved here under its keys."""
+
+    at_once: int = 8
+    """How many small puts side by side make it faster."""
+
+    def __init__(self, former_places: Iterable[str] = ()) -> None:
+        self._former_places = tuple(former_places)
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """Which store this is, for messages."""
+
     @abstractmethod
     async def put(
         self,
@@ -115,8 +130,12 @@ class Artifacts(ABC):
         """Size and age, or ArtifactMissing."""
 
     @abstractmethod
-    async def delete(self, key: str, *, trash: str | None = None) -> bool:
-        """Remove it, or move it under the prefix `trash`; False = it was not there."""
+    async def delete(self, key: str, *, trash: str | None = None, before: datetime | None = None) -> bool:
+        """Remove it, or move it under the prefix `trash`; False = it was not there.
+
+        With `before`, only what was last put before that instant of this store's clock (a put that found the
+        same content there counts); False = it was not there, or is younger.
+        """
 
     @abstractmethod
     def entries(self, prefix: str = "") -> AsyncIterator[Entry]:
@@ -126,17 +145,31 @@ class Artifacts(ABC):
     async def place(self) -> str | None:
         """How the addresses of this store begin, and of no other; None = nothing was ever put here."""
 
+    async def places(self) -> list[str]:
+        """The beginnings of all addresses whose content is here, those of former places too."""
+        return [place for place in (await self.place(), *self._former_places) if place is not None]
+
     @abstractmethod
     async def uri(self, key: str) -> str:
         """The address of a key: where it is, for people and for other replicas."""
 
     @abstractmethod
-    async def key_of(self, uri: str) -> str:
-        """The key of an address of this store, or Elsewhere."""
+    async def now(self) -> datetime:
+        """The time of the clock that stamps `modified_at`."""
 
     @abstractmethod
     async def sweep(self, *, older_than_days: float = 30) -> int:
         """Remove what interrupted puts left behind, and what was parked in tmp/."""
+
+    async def aclose(self) -> None:  # noqa: B027  most have none
+        """Let go of connections. A store that is used again opens new ones."""
+
+    async def key_of(self, uri: str) -> str:
+        """The key of an address of this store, or of one that was moved here; else Elsewhere."""
+        for place in await self.places():
+            if uri.startswith(place):
+                return key_in(uri, place)
+        raise Elsewhere(uri=uri, place=self.where)
 
     async def exists(self, key: str) -> bool:
         try:
@@ -157,7 +190,8 @@ class Artifacts(ABC):
                 pieces.append(chunk)
         content = b"".join(pieces)
         if sha256 is not None and (found := hashlib.sha256(content).hexdigest()) != sha256:
-            raise ChecksumMismatch(key=key, found=found, expected=sha256)
+            with reported(key):
+                raise ChecksumMismatch(key=key, found=found, expected=sha256)
         return content
 
     @abstractmethod

@@ -5,25 +5,36 @@ its name by a link (which refuses a taken name) or a rename, and the directory i
 ends the process on the way, a reader sees nothing of it, and `Tree.sweep` finds what was left.
 """
 
+import ctypes
+import errno
+import fcntl
 import hashlib
 import os
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from supervisor.artifacts import Overwrite
-from supervisor.artifacts.errors import ArtifactExists, ArtifactMissing, ChecksumMismatch, TooLarge
+from supervisor.artifacts.errors import (
+    ArtifactExists,
+    ArtifactMissing,
+    ChecksumMismatch,
+    TooLarge,
+)
 from supervisor.artifacts.key import IDENTITY
-from supervisor.artifacts.tree import FILE, TMP, Names, Tree, digest, open_file
+from supervisor.artifacts.tree import FILE, TMP, Names, Tree, digest, is_named, require_plain
 
 NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE_MODE: Final = 0o640
+RENAME_NOREPLACE: Final = 1
 
 
 class Draft:
     """Invisible until `publish`, and gone after `discard`, which every draft needs."""
 
-    def __init__(self, tree: Tree, names: Names, *, limit: int) -> None:
+    def __init__(self, tree: Tree, names: Names, *, limit: int, tmp: int | None = None) -> None:
+        """`tmp` is the directory for it, where the caller has it open."""
         self._tree = tree
         self._names = names
         self._key = "/".join(names)
@@ -31,9 +42,16 @@ class Draft:
         self._temporary = f"{names[-1]}.tmp.{uuid.uuid4().hex}"
         self._hash = hashlib.sha256()
         self.size = 0
-        with tree.faults((TMP, self._temporary)), tree.directory((TMP,), make=True) as inside:
-            self._file = os.open(self._temporary, NEW, FILE_MODE, dir_fd=inside)
-            self._tmp = os.dup(inside)
+        with tree.faults((TMP, self._temporary)):
+            if tmp is not None:
+                self._create(tmp)
+                return
+            with tree.directory((TMP,), make=True) as inside:
+                self._create(inside)
+
+    def _create(self, inside: int) -> None:
+        self._file = os.open(self._temporary, NEW, FILE_MODE, dir_fd=inside)
+        self._tmp = os.dup(inside)
 
     @property
     def sha256(self) -> str:
@@ -51,14 +69,30 @@ class Draft:
 
     def publish(self, overwrite: Overwrite, expected_sha256: str | None = None) -> None:
         """Nothing is seen under the key unless the disk holds what was sent and what was expected."""
-        if expected_sha256 is not None and self.sha256 != expected_sha256:
-            raise ChecksumMismatch(key=self._key, found=self.sha256, expected=expected_sha256)
+        self.expect(expected_sha256)
+        self.flush()
+        self.check()
+        with self._tree.faults(self._names), self._tree.directory(self._names[:-1], make=True) as inside:
+            self.name(inside, overwrite)
+            self._tree.flush(inside)
+
+    def hurry(self) -> None:
+        """Let the system begin to write it to the disk. A hint: it is there when it is flushed."""
+        with suppress(OSError):
+            os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def flush(self) -> None:
         with self._tree.faults(self._names):
             os.fsync(self._file)
+
+    def expect(self, sha256: str | None) -> None:
+        if sha256 is not None and self.sha256 != sha256:
+            raise ChecksumMismatch(key=self._key, found=self.sha256, expected=sha256)
+
+    def check(self) -> None:
+        """What the system gives back is what was sent."""
+        with self._tree.faults(self._names):
             self._read_back()
-            with self._tree.directory(self._names[:-1], make=True) as inside:
-                self._name_it(inside, overwrite)
-                os.fsync(inside)
 
     def discard(self) -> None:
         """Let go of it; published content stays, under its key only."""
@@ -76,27 +110,74 @@ class Draft:
         if found != (self.size, self.sha256):
             raise ChecksumMismatch(key=self._key, found=found[1], expected=self.sha256)
 
-    def _name_it(self, inside: int, overwrite: Overwrite) -> None:
-        name = self._names[-1]
+    def name(self, inside: int, overwrite: Overwrite) -> None:
+        """Flushed and checked, it appears in its directory, which is still to be flushed."""
         if overwrite is Overwrite.REPLACE:
-            os.rename(self._temporary, name, src_dir_fd=self._tmp, dst_dir_fd=inside)
+            with self._held(inside, passing=(errno.ENOENT, errno.ELOOP)):
+                self._replace(inside)
             return
-        try:
-            os.link(self._temporary, name, src_dir_fd=self._tmp, dst_dir_fd=inside, follow_symlinks=False)
-        except FileExistsError:
+        while not self._new_name(inside):
             if overwrite is Overwrite.REFUSE:
-                raise ArtifactExists(key=self._key) from None
-            self._compare(inside)
-
-    def _compare(self, inside: int) -> None:
-        number = open_file(inside, self._names)
-        try:
-            if digest(number) != (self.size, self.sha256):
                 raise ArtifactExists(key=self._key)
-            # whoever wrote it may have died before it was on the disk
-            os.fsync(number)
+            with self._held(inside, passing=(errno.ENOENT,)) as there:
+                # gone again: whoever removed it held its lock, so the name is free
+                if there is not None and is_named(inside, self._names[-1], there):
+                    self._compare(there)
+                    return
+
+    def _new_name(self, inside: int) -> bool:
+        try:
+            give_name(self._temporary, self._names[-1], self._tmp, inside)
+        except FileExistsError:
+            # over a network the answer to our own first try may have been lost
+            return is_named(inside, self._names[-1], self._file)
+        return True
+
+    def _replace(self, inside: int) -> None:
+        try:
+            os.rename(self._temporary, self._names[-1], src_dir_fd=self._tmp, dst_dir_fd=inside)
+        except FileNotFoundError:
+            if not is_named(inside, self._names[-1], self._file):
+                raise
+
+    @contextmanager
+    def _held(self, inside: int, *, passing: tuple[int, ...]) -> Iterator[int | None]:
+        """What has the name, under its lock: who removes what is forgotten has that lock alone."""
+        try:
+            number = os.open(self._names[-1], FILE, dir_fd=inside)
+        except OSError as error:
+            if error.errno not in passing:
+                raise
+            number = None
+        try:
+            if number is not None:
+                fcntl.flock(number, fcntl.LOCK_SH)
+            yield number
         finally:
-            os.close(number)
+            if number is not None:
+                os.close(number)
+
+    def _compare(self, there: int) -> None:
+        require_plain(there, self._names)
+        if digest(there) != (self.size, self.sha256):
+            raise ArtifactExists(key=self._key)
+        # it is put anew, and so it is young
+        os.utime(there)
+        # whoever wrote it may have died before it was on the disk
+        os.fsync(there)
+
+
+def give_name(temporary: str, name: str, source: int, target: int) -> None:
+    """A free name, or FileExistsError. Some shares have no links; those can rename on that condition."""
+    try:
+        os.link(temporary, name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EMLINK):
+            raise
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.renameat2(source, os.fsencode(temporary), target, os.fsencode(name), RENAME_NOREPLACE) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number)) from None
 
 
 def read_identity(tree: Tree) -> str | None:

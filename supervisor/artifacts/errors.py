@@ -19,6 +19,14 @@ class InvalidKey(ArtifactError):
     exit_code = 2
 
 
+class BadAddress(ArtifactError):
+    """BAD_ADDRESS: {address!r}: {what}"""
+
+    code = "BAD_ADDRESS"
+    hint = "such as file:///mnt/nfs/artifacts/proj_a, or file://fileserver/share/proj_a for a mounted share"
+    exit_code = 2
+
+
 class BadRange(ArtifactError):
     """BAD_RANGE: {key} has {size} bytes, asked for {length} from {start}"""
 
@@ -37,7 +45,9 @@ class Elsewhere(ArtifactError):
     """ELSEWHERE: {uri} is not in the artifact store of this replica, {place}"""
 
     code = "ELSEWHERE"
-    hint = "a local store belongs to one host; ask a replica on the host that the address names"
+    hint = (
+        "a local store belongs to one host; after a move, TENURE_ARTIFACTS_FORMER_PLACES names the old store"
+    )
     exit_code = 5
 
 
@@ -53,6 +63,10 @@ class ChecksumMismatch(ArtifactError):
 
     code = "CHECKSUM_MISMATCH"
     hint = "the content is not what was recorded; nothing was overwritten"
+
+
+class SizeMismatch(ChecksumMismatch):
+    """CHECKSUM_MISMATCH: {key} has {found} bytes, expected {expected}"""
 
 
 class TooLarge(ArtifactError):

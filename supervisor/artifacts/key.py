@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from typing import Final
+from urllib.parse import unquote
 
 from supervisor.artifacts.errors import InvalidKey
 
@@ -18,6 +19,7 @@ NAME_BYTES: Final = 200
 # a scheme, a query, an escape, a wildcard or a Windows device path to somebody
 FOREIGN: Final = frozenset('\\:%?#*"<>|')
 IDENTITY: Final = ".store"
+TMP_FOLDER: Final = "tmp/"
 TEMPORARY: Final = re.compile(r"\.tmp\.[0-9a-f]{32}$")
 
 
@@ -31,6 +33,18 @@ def check_key(key: str) -> tuple[str, ...]:
 def check_prefix(prefix: str) -> tuple[str, ...]:
     """The names of a folder; the empty prefix is everything. A final slash says nothing."""
     return check_key(prefix.removesuffix("/")) if prefix else ()
+
+
+def key_in(uri: str, place: str) -> str:
+    """The key of an address that begins with that place, or InvalidKey."""
+    rest = uri.removeprefix(place)
+    if place.startswith("local:"):
+        # what is before the first slash is a host, for people
+        rest = rest.partition("/")[2]
+    # an object's address has its key as it is; the others are URLs
+    key = rest if place.startswith("s3:") else unquote(rest)
+    check_key(key)
+    return key
 
 
 def allowed(names: tuple[str, ...], prefixes: Iterable[tuple[str, ...]]) -> bool:

@@ -6,12 +6,14 @@ may be a link. How new content gets here is told in `draft`.
 """
 
 import errno
+import fcntl
 import hashlib
 import os
 import stat
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +26,7 @@ from supervisor.artifacts.errors import (
     QuotaExceeded,
     StoreFailed,
 )
+from supervisor.artifacts.flusher import Flusher
 from supervisor.artifacts.key import IDENTITY, TEMPORARY
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -38,10 +41,13 @@ Names = tuple[str, ...]
 
 
 class Tree:
-    def __init__(self, root: Path) -> None:
+    """Without `make_root` the root must be there: it is a mount point, and without its mount it is not it."""
+
+    def __init__(self, root: Path, *, make_root: bool = True) -> None:
         self.root = root
-        self._made = False
+        self._made = not make_root
         self._durable: set[Names] = set()
+        self._flusher = Flusher()
 
     def path(self, names: Names) -> Path:
         """For messages only; nothing is ever opened by it."""
@@ -95,10 +101,15 @@ class Tree:
             # who made it may have died before it was on the disk; once is enough to be sure
             if names in self._durable:
                 return
-        os.fsync(inside)
+        flush(inside)
         if len(self._durable) >= REMEMBERED:
             self._durable.clear()
         self._durable.add(names)
+
+    def flush(self, directory: int) -> None:
+        """Its names are on the disk. Many writers into one directory share the work."""
+        facts = os.fstat(directory)
+        self._flusher.flush((facts.st_dev, facts.st_ino), partial(flush, directory))
 
     def open(self, names: Names) -> int:
         """An artifact, open for reading."""
@@ -126,25 +137,25 @@ class Tree:
         with self.file(names) as number:
             return digest(number)
 
-    def remove(self, names: Names) -> bool:
+    def take_away(self, names: Names, target: Names | None, before: float | None) -> bool:
+        """Remove it, or move it and make it young; `before` is compared under its lock."""
         try:
             with self.faults(names), self.directory(names[:-1]) as inside:
-                os.close(open_file(inside, names))
-                os.unlink(names[-1], dir_fd=inside)
-                os.fsync(inside)
-        except ArtifactMissing:
-            return False
-        return True
-
-    def move(self, names: Names, target: Names) -> bool:
-        try:
-            with self.faults(names), self.directory(names[:-1]) as source:
-                os.close(open_file(source, names))
-                with self.directory(target[:-1], make=True) as inside:
-                    os.rename(names[-1], target[-1], src_dir_fd=source, dst_dir_fd=inside)
-                    os.fsync(inside)
-                    os.fsync(source)
-        except ArtifactMissing:
+                number = open_file(inside, names, locked=before is not None)
+                try:
+                    if before is not None and not _forgotten(inside, names[-1], number, before):
+                        return False
+                    if target is None:
+                        os.unlink(names[-1], dir_fd=inside)
+                    else:
+                        os.utime(number)
+                        with self.directory(target[:-1], make=True) as there:
+                            os.rename(names[-1], target[-1], src_dir_fd=inside, dst_dir_fd=there)
+                            flush(there)
+                    flush(inside)
+                finally:
+                    os.close(number)
+        except (ArtifactMissing, BlockingIOError):
             return False
         return True
 
@@ -173,12 +184,14 @@ class Tree:
     @contextmanager
     def faults(self, names: Names) -> Iterator[None]:
         """What the system says, in this product's words."""
-        key, path = "/".join(names), self.path(names)
         try:
             yield
         except FileNotFoundError:
-            raise ArtifactMissing(key=key, place=self.root) from None
+            raise ArtifactMissing(key="/".join(names), place=self.root) from None
+        except BlockingIOError:
+            raise
         except OSError as error:
+            key, path = "/".join(names), self.path(names)
             what = error.strerror or str(error)
             if error.errno == errno.ENOSPC:
                 raise NoSpace(key=key, place=self.root) from error
@@ -191,13 +204,45 @@ class Tree:
             raise StoreFailed(path=path, what=what) from error
 
 
-def open_file(inside: int, names: Names) -> int:
-    """A plain file of that directory; InvalidKey for anything else."""
-    number = os.open(names[-1], FILE, dir_fd=inside)
-    if not stat.S_ISREG(os.fstat(number).st_mode):
+def open_file(inside: int, names: Names, *, locked: bool = False) -> int:
+    """A plain file of that directory, or InvalidKey; BlockingIOError: somebody has its lock."""
+    # a share of NFS gives the exclusive lock to who may write only
+    number = os.open(names[-1], FILE | (os.O_RDWR if locked else 0), dir_fd=inside)
+    try:
+        require_plain(number, names)
+        if locked:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
         os.close(number)
-        raise InvalidKey(key="/".join(names), what="is not a plain file")
+        raise
     return number
+
+
+def require_plain(number: int, names: Names) -> None:
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        raise InvalidKey(key="/".join(names), what="is not a plain file")
+
+
+def is_named(inside: int, name: str, number: int) -> bool:
+    """Is the open file the one that has that name?"""
+    try:
+        facts = os.stat(name, dir_fd=inside, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(facts, os.fstat(number))
+
+
+def flush(directory: int) -> None:
+    try:
+        os.fsync(directory)
+    except OSError as error:
+        # a share whose client cannot: there, names are made by the server, before it answers
+        if error.errno != errno.EINVAL:
+            raise
+
+
+def _forgotten(inside: int, name: str, number: int, before: float) -> bool:
+    return is_named(inside, name, number) and os.fstat(number).st_mtime < before
 
 
 def digest(number: int) -> tuple[int, str]:
@@ -216,7 +261,7 @@ def _entry(key: str, facts: os.stat_result) -> Entry:
 def _flush(directory: Path) -> None:
     number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(number)
+        flush(number)
     finally:
         os.close(number)
 

@@ -1,20 +1,24 @@
 """The local backend against its file system: links, pipes, rights, full disks, and crashes at every step."""
 
 import errno
+import fcntl
 import os
 import signal
 import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from actors.scm.facts import git_key, svn_key
 from supervisor.artifacts import (
     AccessDenied,
     ArtifactExists,
@@ -27,8 +31,7 @@ from supervisor.artifacts import (
     QuotaExceeded,
     StoreFailed,
 )
-from supervisor.artifacts.local import LocalArtifacts, local_artifacts
-from supervisor.config import load_settings
+from supervisor.artifacts.local import LocalArtifacts
 
 KEY = "scm/1/svn/r100.diff"
 
@@ -49,9 +52,16 @@ def artifacts(root: Path) -> LocalArtifacts:
 
 async def test_layout_and_rights(artifacts: LocalArtifacts, root: Path) -> None:
     """R001-070..073, R001-108, R001-113: directories come by themselves, 0750 and 0640"""
-    await artifacts.put(KEY, b"diff")
-    assert (root / "scm/1/svn/r100.diff").read_bytes() == b"diff"
-    for directory in (root, root / "scm", root / "scm/1", root / "tmp"):
+    layout = {
+        svn_key(1, 100): "scm/1/svn/r100.diff",
+        git_key(1, "a" * 40): f"scm/1/git/commits/{'a' * 40}.diff",
+        "attachments/7/1.log": "attachments/7/1.log",
+        "exports/7.csv": "exports/7.csv",
+    }
+    for key, place in layout.items():
+        await artifacts.put(key, key.encode())
+        assert (root / place).read_bytes() == key.encode()
+    for directory in (root, root / "scm", root / "scm/1", root / "attachments", root / "tmp"):
         assert stat.S_IMODE(directory.stat().st_mode) == 0o750
     assert stat.S_IMODE((root / KEY).stat().st_mode) == 0o640
     assert (root / KEY).stat().st_nlink == 1
@@ -256,6 +266,44 @@ async def test_bytes_names_and_directories_reach_the_disk_in_order(
     assert after == [("fsync", "/scm/1/svn")]
 
 
+async def test_what_is_being_put_is_not_taken_away(artifacts: LocalArtifacts, root: Path) -> None:
+    """The race of a collector, closed by the lock of the file: who puts has it, and so the other passes by"""
+    await artifacts.put(KEY, b"x")
+    os.utime(root / KEY, (0, 0))
+    before = await artifacts.now()
+    with (root / KEY).open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        assert not await artifacts.delete(KEY, before=before)
+    assert await artifacts.delete(KEY, before=before)
+
+
+@pytest.mark.parametrize("overwrite", [Overwrite.SAME, Overwrite.REPLACE])
+async def test_what_is_put_while_it_is_taken_away_is_there(
+    artifacts: LocalArtifacts, root: Path, monkeypatch: pytest.MonkeyPatch, overwrite: Overwrite
+) -> None:
+    """The collector has found it old, and a put comes before it is removed: in the end, it is there"""
+    await artifacts.put(KEY, b"x")
+    os.utime(root / KEY, (0, 0))
+    real = os.unlink
+    writers: list[threading.Thread] = []
+
+    def put() -> None:
+        anyio.run(partial(LocalArtifacts(root).put, KEY, b"x", overwrite=overwrite))
+
+    def unlink(name: str, **options: Any) -> None:
+        if name == "r100.diff" and not writers:
+            writers.append(threading.Thread(target=put))
+            writers[0].start()
+            # it cannot end before this one lets go; without the lock it would
+            writers[0].join(1)
+        real(name, **options)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    assert await artifacts.delete(KEY, before=await artifacts.now())
+    await anyio.to_thread.run_sync(writers[0].join)
+    assert await artifacts.get(KEY) == b"x"
+
+
 UNPRIVILEGED = """
 import os, sys
 from pathlib import Path
@@ -292,7 +340,8 @@ async def test_missing_rights_are_named() -> None:
         )  # fmt: skip
         root.chmod(0o755)
         (root / "tmp").chmod(0o755)
-    assert told.stdout.count(f"PERMISSION_DENIED: {root}") == 2, told
+    shown = [line for line in told.stdout.splitlines() if line.startswith(f"PERMISSION_DENIED: {root}")]
+    assert len(shown) == 2, told
 
 
 STEPS = ["mkdir", "open", "write", "fsync", "link", "rename", "unlink", "close"]
@@ -443,10 +492,3 @@ async def test_many_give_a_store_its_name_at_once(tmp_path: Path) -> None:
         for store in stores:
             group.start_soon(ask, store)
     assert len(places) == 1
-
-
-def test_the_place_by_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert local_artifacts(load_settings())._tree.root == tmp_path / ".tenure/artifacts"
-    monkeypatch.setenv("TENURE_ARTIFACTS_DIR", "there")
-    assert local_artifacts(load_settings())._tree.root == tmp_path / "there"
