@@ -1,0 +1,44 @@
+-- Functions only, and what is read; the worker's columns come from the lease contracts.
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA dedup FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA dedup FROM tenure_control, tenure_worker, tenure_maintenance, tenure_console, tenure_client;
+GRANT USAGE ON SCHEMA dedup TO tenure_control, tenure_worker, tenure_console;
+GRANT SELECT ON ALL TABLES IN SCHEMA dedup TO tenure_control;
+GRANT SELECT ON dedup.library_roots, dedup.scan_sessions, dedup.io_rate_limits TO tenure_worker;
+GRANT INSERT (bucket_key, next_available_at_ms), UPDATE (next_available_at_ms, updated_at) ON dedup.io_rate_limits TO tenure_worker;
+
+GRANT EXECUTE ON FUNCTION
+    dedup.add_library(text, text, text),
+    dedup.remove_library(text, text),
+    dedup.empty_library(text, integer),
+    dedup.request_job(text, text, text, jsonb, boolean),
+    dedup.request_delete(text, text, bytea, bigint, bigint[], boolean),
+    dedup.cancel_job(text, uuid),
+    dedup.reset_job(text, uuid),
+    dedup.return_retryable(bigint),
+    dedup.cancel_for_ended_runs(bigint),
+    dedup.drop_unwanted_hashes(bigint),
+    dedup.retry_thumbnails(bigint),
+    dedup.purge(bigint),
+    dedup.request_thumbnail(bigint, text, integer),
+    dedup.schedule_cleanup(text, text, double precision),
+    dedup.request_checkpoint(text, text, text, timestamptz)
+    TO tenure_control;
+
+GRANT EXECUTE ON FUNCTION
+    dedup.request_for_run(bigint, uuid, text, text, jsonb),
+    dedup.cancel_for_run(bigint, uuid),
+    dedup.begin_scan(uuid, uuid),
+    dedup.record_scan(uuid, uuid, bigint, integer, text, text, boolean, text[], bigint[], bigint[], bigint[], bigint[],
+        text[], text[], text[], bigint, bigint),
+    dedup.fold_moves(uuid, uuid, bigint, bigint, integer),
+    dedup.end_scan(uuid, uuid, bigint, text, text),
+    dedup.plan_hash(uuid, uuid, bigint, integer, integer, bigint),
+    dedup.read_hash_batch(bigint, uuid, bigint),
+    dedup.record_hashes(bigint, uuid, text, bigint[], bigint[], bigint[], bigint[], bytea[], bytea[], text[]),
+    dedup.read_deletion(uuid, uuid),
+    dedup.trash_file(uuid, uuid, bigint, text),
+    dedup.untrash_file(uuid, uuid, bigint),
+    dedup.request_thumbnails(uuid, uuid, bigint, integer),
+    dedup.read_cleanup(bigint, uuid, integer),
+    dedup.remove_thumbnails(bigint, uuid, bigint[])
+    TO tenure_worker;
