@@ -1,0 +1,75 @@
+"""A replica's API over a database and an artifact store of the test's own. Not a test."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+
+from actors.media import DOMAIN
+from supervisor.api import create_app
+from supervisor.config import Settings
+from supervisor.store import Store
+from tests.integration.dedup.api_scene import FakeReplica
+from tests.integration.media.world import World
+
+
+@dataclass
+class Scene:
+    http: httpx.AsyncClient
+    world: World
+    shelf: Path
+    app: Any
+
+    async def get(self, path: str, headers: dict[str, str] | None = None, **query: Any) -> httpx.Response:
+        return await self.http.get(f"/api/v1/media{path}", params=query, headers=headers)
+
+    async def post(self, path: str, body: Any) -> httpx.Response:
+        return await self.http.post(f"/api/v1/media{path}", json=body)
+
+    async def delete(self, ref: int, **query: Any) -> httpx.Response:
+        return await self.http.delete(f"/api/v1/media/refs/{ref}", params=query)
+
+    async def upload(self, content: bytes, name: str = "a.png", **fields: Any) -> httpx.Response:
+        files = {"file": (name, content, "application/x-lie")}
+        data = {field: str(value) for field, value in fields.items()}
+        return await self.http.post("/api/v1/media/blobs", files=files, data=data)
+
+    async def attached(self, content: bytes, role: str = "cover", position: int = 0, **fields: Any) -> Any:
+        answer = await self.upload(
+            content, workspace="w1", entity="post:7", role=role, position=position, **fields
+        )
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()
+
+    async def story(self, request: UUID | str) -> Any:
+        answer = await self.get(f"/requests/{request}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def artifacts(self) -> list[Path]:
+        """The contents that are kept."""
+        return [path for path in (self.shelf / "media").rglob("*") if path.is_file()]
+
+
+@asynccontextmanager
+async def scene_of(world: World, place: Path, **settings: Any) -> AsyncIterator[Scene]:
+    store = Store(world.urls.control, name="api", size=8)
+    replica = FakeReplica(store, Settings(state_dir=place / ".tenure", **settings))
+    app = create_app(replica, [DOMAIN])
+    transport = httpx.ASGITransport(app)
+    try:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            yield Scene(http, world, place / ".tenure" / "artifacts", app)
+    finally:
+        await store.close()
+
+
+def is_problem(answer: httpx.Response, status: int, code: str) -> bool:
+    """A refusal in the form that all of them have."""
+    facts = (answer.status_code, answer.headers["content-type"], answer.json().get("code"))
+    assert facts == (status, "application/problem+json", code), answer.text
+    return True
