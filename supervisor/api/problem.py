@@ -12,14 +12,25 @@ from supervisor.errors import TenureError
 STATUS_OF_EXIT: Final[Mapping[int, int]] = {1: 500, 2: 400, 3: 503, 4: 409, 5: 404}
 
 
+class Problem(JSONResponse):
+    media_type = "application/problem+json"
+
+    def __init__(
+        self, status: int, title: str, detail: str, headers: Mapping[str, str] | None, more: Mapping[str, Any]
+    ) -> None:
+        self.title = title
+        self.detail = detail
+        body = {"type": "about:blank", "status": status, "title": title}
+        if detail:
+            body["detail"] = detail
+        super().__init__({**body, **more}, status, headers)
+
+
 def problem(
     status: int, title: str, detail: str = "", *, headers: Mapping[str, str] | None = None, **more: Any
-) -> JSONResponse:
-    body = {"type": "about:blank", "status": status, "title": title or HTTPStatus(status).phrase}
-    if detail:
-        body["detail"] = detail
-    return JSONResponse({**body, **more}, status, headers, media_type="application/problem+json")
+) -> Problem:
+    return Problem(status, title or HTTPStatus(status).phrase, detail, headers, more)
 
 
-def problem_of(error: TenureError, status: int | None = None) -> JSONResponse:
-    return problem(status or STATUS_OF_EXIT[error.exit_code], str(error), error.advice)
+def problem_of(error: TenureError, status: int | None = None) -> Problem:
+    return problem(status or error.http_status or STATUS_OF_EXIT[error.exit_code], str(error), error.advice)

@@ -2,7 +2,7 @@
 
 import sys
 
-from supervisor.cli import main
+from supervisor.cli.app import main
 
 if __name__ == "__main__":
     sys.exit(main())

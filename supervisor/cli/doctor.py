@@ -1,15 +1,18 @@
 """`tenure doctor`: is everything as the promises need it?"""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 
 from schemas.migrate import check
+from schemas.report import SchemaState
 from supervisor import doctor as examination
 from supervisor.cli import output, session
 from supervisor.cli.session import Json
 from supervisor.config import Settings, load_settings
 from supervisor.doctor import Finding
 from supervisor.errors import BadSettings
+from supervisor.lease import Lease
 from supervisor.store import Store
 
 
@@ -46,10 +49,19 @@ def _settings() -> Settings:
 
 
 async def _examine(settings: Settings, url: str, control: Store) -> list[Finding]:
-    from supervisor.wiring import package_leases  # noqa: PLC0415  loads every domain
+    from supervisor import wiring  # noqa: PLC0415  loads every domain
 
     schema = await check(url)
-    leases = [lease for group in package_leases().values() for lease in group]
+    findings = await _examine_kernel(settings, control, schema, wiring.leases())
+    # a standby, or a schema that is not there yet, has said all it can
+    if schema.standing == "old" or any(finding.name == "primary" for finding in findings):
+        return findings
+    return findings + await wiring.domain_findings(control)
+
+
+async def _examine_kernel(
+    settings: Settings, control: Store, schema: SchemaState, leases: Sequence[Lease]
+) -> list[Finding]:
     worker_url = session.worker_url(settings)
     if worker_url is None:
         return await examination.examine(control, None, settings.timings, schema, leases)

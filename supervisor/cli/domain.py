@@ -8,6 +8,7 @@ import typer
 from supervisor.cli import output, session
 from supervisor.cli.inputs import encodable
 from supervisor.cli.session import Json
+from supervisor.config import load_settings
 from supervisor.errors import NotFound
 from supervisor.store import Store
 
@@ -38,7 +39,10 @@ def resume(domain: Domain, as_json: Json = False) -> int:
 
 @app.command("list")
 def list_(as_json: Json = False) -> int:
-    """List the domains that are installed here, have jobs, or have replicas that work for them."""
+    """List the domains that are installed here, have jobs, or have replicas that work for them.
+
+    Example: `tenure domain list`
+    """
     domains = session.run(_domains)
     if as_json:
         output.print_json([{name: value for name, value in row.items() if name != "now"} for row in domains])
@@ -83,4 +87,5 @@ async def _domains(store: Store) -> list[dict[str, Any]]:
     from supervisor.wiring import actors  # noqa: PLC0415  loads every domain
 
     installed = sorted({actor.domain for actor in actors().values()})
-    return [dict(row) for row in await store.rows("list_known_domains", installed)]
+    bound = load_settings().timings.confirm_after
+    return [dict(row) for row in await store.rows("list_known_domains", installed, bound)]

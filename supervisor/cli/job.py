@@ -66,7 +66,10 @@ def list_(as_json: Json = False) -> int:
 
 @app.command()
 def show(name: JobName, as_json: Json = False) -> int:
-    """Show a job: its options, its payload, its live runs, its next three fire times and what it skipped."""
+    """Show a job: its options, its payload, its live runs, its next three fire times and what it skipped.
+
+    Example: `tenure job show nightly`
+    """
     job, now = read_job(name)
     job["next_fires"] = next_fires(job, now)
     if as_json:
@@ -78,19 +81,28 @@ def show(name: JobName, as_json: Json = False) -> int:
 
 @app.command()
 def enable(name: JobName, as_json: Json = False) -> int:
-    """Let its runs be given out again."""
+    """Let its runs be given out again.
+
+    Example: `tenure job enable nightly`
+    """
     return save(name, {"enabled": True}, create=False, as_json=as_json)
 
 
 @app.command()
 def disable(name: JobName, as_json: Json = False) -> int:
-    """Pause it: what is queued waits, what is running ends."""
+    """Pause it: what is queued waits, what is running ends.
+
+    Example: `tenure job disable nightly`
+    """
     return save(name, {"enabled": False}, create=False, as_json=as_json)
 
 
 @app.command()
 def remove(name: JobName, as_json: Json = False) -> int:
-    """Remove a job; its runs and their history stay. Exits 4 while it has runs that have not ended."""
+    """Remove a job; its runs and their history stay. Exits 4 while it has runs that have not ended.
+
+    Example: `tenure job remove nightly`
+    """
     encodable(name, "the name")
     removed = session.run(lambda store: store.value("remove_job", session.actor(), name))
     if as_json:

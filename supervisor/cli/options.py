@@ -24,10 +24,16 @@ Concurrency = Annotated[
 ]
 Backoff = Annotated[
     float | None,
-    typer.Option(min=0, max=86400, help="Seconds before attempt 2; doubled then.", show_default="5"),
+    typer.Option(
+        min=0,
+        max=86400,
+        help="Attempt 2 waits a random time up to so many seconds; the bound doubles then.",
+        show_default="5",
+    ),
 ]
 BackoffMax = Annotated[
-    float | None, typer.Option(min=0, max=604800, help="The longest back-off, seconds.", show_default="600")
+    float | None,
+    typer.Option(min=0, max=604800, help="What that bound grows to, seconds.", show_default="600"),
 ]
 Policy = Annotated[
     Literal["allow", "forbid", "replace"] | None,

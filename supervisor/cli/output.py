@@ -6,8 +6,11 @@ reaches a terminal. Ages are measured by the database's clock, which comes with 
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
+from datetime import date, datetime
+from io import StringIO
+from shutil import get_terminal_size
 from typing import Any, Final, TextIO, TypeAlias
 from uuid import UUID
 
@@ -46,6 +49,18 @@ def prepare_streams() -> None:
 
 def print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, default=_jsonable, indent=2) + "\n")
+
+
+def print_json_line(data: Any) -> None:
+    """One object a line, at once: for what goes on."""
+    sys.stdout.write(json.dumps(data, default=_jsonable) + "\n")
+    sys.stdout.flush()
+
+
+def note(message: str) -> None:
+    """Beside the answer, and only for somebody who watches."""
+    if sys.stderr.isatty():
+        _console(sys.stderr).print(Text(clean(message), "bright_black"), soft_wrap=True)
 
 
 def print_error(message: str, hint: str, *, as_json: bool) -> None:
@@ -115,6 +130,37 @@ def clean(text: str, keep: str = "") -> str:
     return "".join(char if char.isprintable() or char in keep else f"\\x{ord(char):02x}" for char in text)
 
 
+def screenful(paint: Callable[[], None]) -> None:
+    """What `paint` prints, in the place of what was there: on a terminal over it, elsewhere below it."""
+    frame = _Frame(like=sys.stdout)
+    with redirect_stdout(frame):
+        paint()
+    lines = frame.getvalue().splitlines()
+    if not sys.stdout.isatty():
+        sys.stdout.write("\n".join([*lines, "", ""]))
+    else:
+        height = get_terminal_size().lines - 1
+        kept = (
+            lines
+            if len(lines) <= height
+            else [*lines[: height - 1], f"... {len(lines) - height + 1} more lines"]
+        )
+        # over the last frame, each line to its end and then nothing below: no flicker, and no rest of it
+        sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in kept) + "\x1b[J")
+    sys.stdout.flush()
+
+
+class _Frame(StringIO):
+    """Keeps what is printed, with the colours of the stream that it is for."""
+
+    def __init__(self, like: TextIO) -> None:
+        super().__init__()
+        self._like = like
+
+    def isatty(self) -> bool:
+        return self._like.isatty()
+
+
 def _print_block(table: Table) -> None:
     """Without the spaces that fill the last column: what is copied or piped has none."""
     console = _console(sys.stdout)
@@ -133,7 +179,7 @@ def _console(stream: TextIO) -> Console:
 
 
 def _jsonable(value: Any) -> Any:
-    if isinstance(value, datetime):
+    if isinstance(value, date):  # a datetime is one too
         return value.isoformat()
     if isinstance(value, UUID):
         return str(value)

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from supervisor.cli import output, run_show, session
-from supervisor.cli.follow import follow, print_log, read_whole_log
+from supervisor.cli import completion, output, run_show, session
+from supervisor.cli.follow import follow, follow_log, print_log, read_whole_log
 from supervisor.cli.inputs import BIGINT, RunId, encodable
+from supervisor.cli.names import did_you_mean
 from supervisor.cli.session import Json
 from supervisor.errors import BadInput, NotFound
 from supervisor.jobrun import STATES
@@ -21,8 +22,14 @@ app.command("why")(run_show.why_)
 
 @app.command("list")
 def list_(
-    state: Annotated[str | None, typer.Option(help="Only in this state.", show_default=False)] = None,
-    job: Annotated[str | None, typer.Option(help="Only of this job.", show_default=False)] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(help="Only in this state.", show_default=False, autocompletion=completion.states),
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(help="Only of this job.", show_default=False, autocompletion=completion.job_names),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
     before: Annotated[
         int | None,
@@ -39,7 +46,8 @@ def list_(
     """
     wanted = state.upper() if state is not None else None
     if wanted is not None and wanted not in STATES:
-        raise BadInput(what=f"{state!r} is no state; states are {', '.join(STATES)}")
+        meant = did_you_mean(wanted, STATES)
+        raise BadInput(what=f"{state!r} is no state; {meant or 'states are ' + ', '.join(STATES)}")
     name = encodable(job, "the job's name") if job is not None else None
     rows = session.run(partial(_list, wanted, name, before, limit))
     if as_json:
@@ -74,7 +82,10 @@ def wait(
 
 @app.command()
 def cancel(run_id: RunId, as_json: Json = False) -> int:
-    """Ask that a run be cancelled; its worker stops it. Exits 4 when it has ended."""
+    """Ask that a run be cancelled; its worker stops it. Exits 4 when it has ended.
+
+    Example: `tenure run cancel 7 && tenure run wait 7`
+    """
     row = session.run(lambda store: store.row("request_cancel", session.actor(), run_id))
     assert row is not None  # noqa: S101  it raises where there is none
     if as_json:
@@ -89,6 +100,8 @@ def retry(run_id: RunId, as_json: Json = False) -> int:
     """Ask for another attempt at what ended without success; also when its attempts are used up.
 
     Exits 4 when the run has not ended, has succeeded, or has a newer attempt.
+
+    Example: `tenure run retry 7 && tenure run wait 7`
     """
     row = session.run(lambda store: store.row("request_retry", session.actor(), run_id))
     assert row is not None  # noqa: S101  it raises where there is none
@@ -105,15 +118,39 @@ def retry(run_id: RunId, as_json: Json = False) -> int:
 def logs(
     run_id: RunId,
     raw: Annotated[bool, typer.Option("--raw", help="On a terminal too, exactly what was written.")] = False,
+    following: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Go on until the run and its further attempts have ended."),
+    ] = False,
     as_json: Json = False,
 ) -> int:
-    """Print what a run wrote. Its stderr goes to stderr."""
+    """Print what a run wrote. Its stderr goes to stderr.
+
+    With --follow and --json each line of the log is one line of JSON.
+
+    Examples:
+
+    - `tenure run logs 7`
+    - `tenure run logs 7 --follow`   as it comes, over further attempts, whatever happens to the connection
+    """
+    if following:
+        tell = _tell_json if as_json else partial(_tell, raw)
+        session.run(partial(follow_log, run_id, tell, output.note))
+        return 0
     lines = session.run(partial(read_whole_log, run_id))
     if as_json:
         output.print_json(lines)
     else:
         print_log(lines, raw=raw)
     return 0
+
+
+def _tell(raw: bool, _run_id: int, line: dict[str, Any]) -> None:
+    print_log([line], raw=raw)
+
+
+def _tell_json(run_id: int, line: dict[str, Any]) -> None:
+    output.print_json_line({"run_id": run_id, **line})
 
 
 async def _list(

@@ -2,7 +2,6 @@
 
 import json
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from supervisor.cli import output, session
@@ -10,8 +9,8 @@ from supervisor.cli.inputs import RunId
 from supervisor.cli.session import Json
 from supervisor.config import load_settings
 from supervisor.errors import NotFound
-from supervisor.store import Record, Store
-from supervisor.why import Candidate, Facts, why
+from supervisor.store import Record
+from supervisor.why import explain
 
 MOMENTS = frozenset({
     "created_at", "assigned_at", "started_at", "finished_at", "not_before", "retry_at", "scheduled_for",
@@ -20,7 +19,13 @@ MOMENTS = frozenset({
 
 
 def show(run_id: RunId, as_json: Json = False) -> int:
-    """Show a run: every column, what it went through, and completions that came too late."""
+    """Show a run: every column, what it went through, and completions that came too late.
+
+    Examples:
+
+    - `tenure run show 7`
+    - `tenure run show 7 --json | jq '.history[] | .to_state'`
+    """
     row = _found(session.run(lambda store: store.row("show_run", run_id)), run_id)
     run = {
         **json.loads(row["run"]),
@@ -36,45 +41,29 @@ def show(run_id: RunId, as_json: Json = False) -> int:
 
 
 def why_(run_id: RunId, as_json: Json = False) -> int:
-    """Say the one reason why a run is not running, with the evidence for it."""
+    """Say the one reason why a run is not running: until when, on what evidence, and what to do next.
+
+    Examples:
+
+    - `tenure run why 7`
+    - `tenure run why 7 --json | jq -r .reason`
+    """
     settings = load_settings()
-    facts = session.run(partial(_read_facts, run_id, settings.timings.stop_bound), settings)
-    reason = why(facts, settings.timings.confirm_after)
+    found = session.run(lambda store: explain(store, run_id, settings.timings), settings)
     if as_json:
-        output.print_json(
-            {
-                "id": run_id,
-                "state": facts.run["state"],
-                "reason": reason.code,
-                "text": reason.text,
-                "until": reason.until,
-                "evidence": reason.evidence,
-            }
-        )
+        output.print_json(found.answer())
         return 0
-    output.say(
-        f"run {run_id} ",
-        output.state(facts.run["state"], facts.run["continuation_state"]),
-        f": {reason.text}",
-    )
+    reason = found.reason
+    output.say(f"run {run_id} ", output.state(found.state, found.continuation_state), f": {reason.sentence}")
     output.print_facts(
         [
             ("reason", reason.code),
-            ("until", _evidence(reason.until, facts.run["now"])),
-            *((name, _evidence(value, facts.run["now"])) for name, value in reason.evidence.items()),
+            (reason.until_when, _evidence(reason.until, found.now)),
+            *((name, _evidence(value, found.now)) for name, value in reason.evidence.items()),
+            ("what to do", reason.next),
         ]
     )
     return 0
-
-
-async def _read_facts(run_id: int, stop_bound_seconds: float, store: Store) -> Facts:
-    run = _found(await store.row("read_why", run_id, stop_bound_seconds), run_id)
-    return Facts(
-        run=dict(run),
-        occupants=[row["id"] for row in await store.rows("list_occupants", run_id, stop_bound_seconds)],
-        candidates=[Candidate(**row) for row in await store.rows("list_candidates", run_id)],
-        ahead=await store.value("count_ahead", run_id),
-    )
 
 
 def _found(row: Record | None, run_id: int) -> Record:
@@ -121,7 +110,7 @@ def _evidence(value: Any, now: datetime) -> str | None:
     if isinstance(value, datetime):
         return f"{value.isoformat()} ({output.age(now, value)})"
     if isinstance(value, dict):
-        return ", ".join(f"{name} {fact}" for name, fact in value.items())
+        return ", ".join(f"{name} {_evidence(fact, now)}" for name, fact in value.items())
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        return " ".join(map(str, value))
     return None if value is None else str(value)

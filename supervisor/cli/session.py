@@ -62,7 +62,7 @@ def embedded_urls(settings: Settings) -> Urls:
 
 def check_urls(settings: Settings) -> None:
     """Every URL a replica uses."""
-    for what in ("database", "worker_database", "listen_database"):
+    for what in ("database", "worker_database", "listen_database", "maintenance_database"):
         if (url := getattr(settings, f"{what}_url")) is not None:
             _checked(url, what)
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +11,8 @@ from supervisor.cli import output, session
 from supervisor.cli.inputs import encodable
 from supervisor.cli.session import Json
 from supervisor.errors import BadInput, NotFound
-from supervisor.store import Record
+from supervisor.setting import bounds, refusal
+from supervisor.store import Record, Store
 
 app = typer.Typer(no_args_is_help=True, help="Settings that all replicas share.")
 
@@ -36,8 +38,8 @@ def get(
         output.print_json({row["name"]: json.loads(row["value"]) for row in rows})
         return 0
     output.print_table(
-        ["NAME", "VALUE", "CHANGED"],
-        ([row["name"], row["value"], output.age(row["now"], row["updated_at"])] for row in rows),
+        ["NAME", "VALUE", "BETWEEN", "CHANGED"],
+        ([row["name"], row["value"], bounds(dict(row)), _changed(row)] for row in rows),
         empty="no settings",
     )
     return 0
@@ -46,7 +48,9 @@ def get(
 @app.command("set")
 def set_(
     name: Annotated[str, typer.Argument(metavar="NAME", help="From `setting get`.", show_default=False)],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="A number.", show_default=False)],
+    value: Annotated[
+        str, typer.Argument(metavar="VALUE", help="A number, or true or false.", show_default=False)
+    ],
     as_json: Json = False,
 ) -> int:
     """Change a setting for all replicas; they read it with their next tick.
@@ -57,17 +61,20 @@ def set_(
     """
     encodable(name, "the name")
     wanted = _parse(encodable(value, "the value"))
-    try:
-        was = session.run(
-            lambda store: store.value("save_setting", session.actor(), name, json.dumps(wanted))
-        )
-    except BadInput:
-        raise BadInput(what=f"{value} is not a value that {name} can have") from None
+    was = session.run(partial(_save, name, wanted, value))
     if as_json:
         output.print_json({"name": name, "value": wanted, "was": json.loads(was)})
     else:
         output.say(f"{name} is now {wanted}; it was {was}")
     return 0
+
+
+async def _save(name: str, wanted: Any, value: str, store: Store) -> str:
+    try:
+        was: str = await store.value("save_setting", session.actor(), name, json.dumps(wanted))
+    except BadInput:
+        raise await refusal(store, name, value) from None
+    return was
 
 
 def _get_one(name: str, rows: Sequence[Record], *, as_json: bool) -> int:
@@ -81,6 +88,13 @@ def _get_one(name: str, rows: Sequence[Record], *, as_json: bool) -> int:
     return 0
 
 
+def _changed(row: Record) -> str:
+    if row["value"] == row["initial"]:
+        return "default"
+    was = f", default {row['initial']}" if row["initial"] is not None else ""
+    return output.age(row["now"], row["updated_at"]) + was
+
+
 def _parse(value: str) -> Any:
     def refuse(constant: str) -> None:
         raise ValueError(constant)
@@ -88,7 +102,9 @@ def _parse(value: str) -> Any:
     try:
         parsed = json.loads(value, parse_constant=refuse)
     except (ValueError, RecursionError):
-        raise BadInput(what=f"{value!r} is not a number") from None
-    if isinstance(parsed, bool) or not isinstance(parsed, (int, float)) or abs(parsed) > 1e15:
+        raise BadInput(what=f"{value!r} is neither a number nor true or false") from None
+    if isinstance(parsed, bool):
+        return parsed
+    if not isinstance(parsed, (int, float)) or abs(parsed) > 1e15:
         raise BadInput(what=f"{value!r} is not a number of a sensible size")
     return parsed

@@ -38,7 +38,8 @@ def up(
     from supervisor.wiring import run_replica  # noqa: PLC0415
 
     settings = load_settings() if port is None else load_settings(http_port=port)
-    check_bind(settings)
+    if settings.database_url is None:  # a new database has no tokens; any other is asked for them
+        check_bind(settings)
     configure(settings)
     session.check_urls(settings)
     if settings.database_url is not None:
@@ -51,8 +52,11 @@ def up(
 
 
 async def _seed(settings: Settings) -> None:
+    from supervisor.wiring import add_samples  # noqa: PLC0415  loads every domain
+
     store = Store(session.control_url(settings), name="tenure sample", size=1)
     try:
         await seed(store)
+        await add_samples(store, settings)
     finally:
         await store.close()

@@ -8,6 +8,7 @@ from supervisor.cli import output, session
 from supervisor.cli.inputs import encodable
 from supervisor.cli.session import Json
 from supervisor.config import load_settings
+from supervisor.status import contact
 
 app = typer.Typer(no_args_is_help=True, help="The replicas as workers.")
 
@@ -22,21 +23,18 @@ def list_(
     Example: `tenure worker list --json | jq -r '.[].worker_id'`
     """
     settings = load_settings()
-    rows = session.run(lambda store: store.rows("list_replicas", every), settings)
-    if as_json:
-        output.print_json([dict(row) for row in rows])
-        return 0
+    found = session.run(lambda store: store.rows("list_replicas", every), settings)
     bound = settings.timings.confirm_after
+    rows = [{**row, "contact": contact(row["heartbeat_age_seconds"], bound)} for row in found]
+    if as_json:
+        output.print_json(rows)
+        return 0
     output.print_table(
         ["WORKER", "STATE", "DOMAINS", "CLAIMS", "HEARD", "DRAIN"],
         (
             [
                 row["worker_id"],
-                output.state(
-                    "silent"
-                    if row["state"] != "gone" and row["heartbeat_age_seconds"] >= bound
-                    else row["state"]
-                ),
+                output.state(worker_word(row["state"], row["contact"])),
                 ",".join(row["domains"]),
                 f"{row['claims']}/{row['slots']}",
                 f"{output.duration(max(0.0, row['heartbeat_age_seconds']))} ago",
@@ -49,6 +47,11 @@ def list_(
     return 0
 
 
+def worker_word(state: str, heard: str) -> str:
+    """What people are told: one that has left said so, and is not missed."""
+    return "silent" if state != "gone" and heard == "silent" else state
+
+
 @app.command()
 def drain(
     worker_id: Annotated[
@@ -59,6 +62,8 @@ def drain(
     """Ask a replica to drain: it takes no more work, ends or gives back what it has, and exits.
 
     Exits 5 when there is no such worker, 4 when it is gone.
+
+    Example: `tenure worker drain web-1-5f3c`
     """
     name = encodable(worker_id, "the worker's id")
     row = session.run(lambda store: store.row("request_drain", session.actor(), name))

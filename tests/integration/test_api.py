@@ -9,13 +9,14 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.types import Receive, Scope, Send
 
 from supervisor.api import CannotListen, PortInUse, check_bind, create_app, serve
 from supervisor.api.gate import BODY_BYTES
 from supervisor.api.server import HEADER_BYTES
 from supervisor.config import Settings
+from supervisor.domain import Domain
 from supervisor.embedded import Urls
 from supervisor.errors import BadSettings, Conflict
 from supervisor.metrics import Metrics
@@ -131,9 +132,9 @@ async def test_status_without_a_database_is_a_problem_with_advice(nowhere: Store
     assert "secret-word" not in answer.text
 
 
-async def test_a_conflict_is_told_as_409(nowhere: Store) -> None:
+async def test_a_conflict_is_told_as_409(store: Store) -> None:
     """R003-04: whoever asked for what is no longer possible is told so, and nothing is tried again."""
-    replica = FakeReplica(nowhere, Settings())
+    replica = FakeReplica(store, Settings())
     app, asked = create_app(replica), []
 
     async def cancel() -> None:
@@ -185,8 +186,8 @@ async def test_without_a_token_only_loopback_names_are_answered(store: Store, ho
         assert (await http.get("/status", headers={"Host": host})).status_code == code
 
 
-async def test_unknown_paths_and_methods_are_problems_with_security_headers(nowhere: Store) -> None:
-    async with client(FakeReplica(nowhere, Settings())) as http:
+async def test_unknown_paths_and_methods_are_problems_with_security_headers(store: Store) -> None:
+    async with client(FakeReplica(store, Settings())) as http:
         answers = [await http.get("/nowhere"), await http.post("/status")]
     assert [answer.status_code for answer in answers] == [404, 405]
     for answer in answers:
@@ -198,15 +199,15 @@ async def test_unknown_paths_and_methods_are_problems_with_security_headers(nowh
 
 
 async def test_an_unexpected_error_tells_its_id_only(
-    nowhere: Store, capsys: pytest.CaptureFixture[str]
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    app = create_app(FakeReplica(nowhere, Settings()))
+    app = create_app(FakeReplica(store, Settings()))
 
     @app.get("/broken")
     async def broken() -> None:
         raise RuntimeError("the secret inside")
 
-    async with client(FakeReplica(nowhere, Settings()), app) as http:
+    async with client(FakeReplica(store, Settings()), app) as http:
         answer = await http.get("/broken")
     assert answer.status_code == 500
     assert "secret inside" not in answer.text
@@ -228,8 +229,8 @@ async def test_a_head_over_the_limit_is_refused_however_it_arrives(store: Store,
 
 
 @pytest.mark.parametrize("declared", [True, False])
-async def test_a_body_over_the_limit_is_refused(nowhere: Store, declared: bool) -> None:
-    app = create_app(FakeReplica(nowhere, Settings()))
+async def test_a_body_over_the_limit_is_refused(store: Store, declared: bool) -> None:
+    app = create_app(FakeReplica(store, Settings()))
     sizes = []
 
     async def raw(scope: Scope, receive: Receive, send: Send) -> None:
@@ -242,11 +243,41 @@ async def test_a_body_over_the_limit_is_refused(nowhere: Store, declared: bool) 
         for _ in range(BODY_BYTES // 65536 + 1):
             yield b"x" * 65536
 
-    async with client(FakeReplica(nowhere, Settings()), app) as http:
+    async with client(FakeReplica(store, Settings()), app) as http:
         content: Any = b"x" * (BODY_BYTES + 1) if declared else chunks()
         answer = await http.post("/raw/", content=content)
     assert answer.status_code == 413
     assert sum(sizes) <= BODY_BYTES
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_domain_may_take_larger_bodies_in_some_place(store: Store, declared: bool) -> None:
+    most = 2 * BODY_BYTES
+    taken = Domain(name="films", body_bytes={"/films": most})
+    app = create_app(FakeReplica(store, Settings()), [taken])
+
+    async def take(request: Request) -> int:
+        return sum([len(piece) async for piece in request.stream()])
+
+    for path in ("/films", "/films/7", "/filmset"):
+        app.add_api_route(path, take, methods=["POST", "PUT"])
+
+    async def chunks(size: int) -> AsyncIterator[bytes]:
+        for _ in range(size // 65536):
+            yield b"x" * 65536
+
+    async def sent(path: str, size: int, method: str = "POST") -> int:
+        content: Any = b"x" * size if declared else chunks(size)
+        return (await http.request(method, path, content=content)).status_code
+
+    async with client(FakeReplica(store, Settings()), app) as http:
+        assert await sent("/films", most) == 200
+        assert await sent("/films", most + 65536) == 413
+        assert await sent("/films", BODY_BYTES + 65536, "PUT") == 413, "an upload is a POST"
+        for beside in ("/films/7", "/filmset"):
+            assert await sent(beside, BODY_BYTES) == 200
+            assert await sent(beside, BODY_BYTES + 65536) == 413, "a path that only begins alike"
+        assert (await http.post("/films", headers={"Content-Length": "9" * 5000})).status_code == 413
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "db.example", "localhost.example"])

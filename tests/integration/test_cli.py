@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -430,6 +431,31 @@ async def test_leader_show_resign_history(cli: Cli, scene: Scene) -> None:
         (scene.epoch, "RESIGNED"),
         (scene.epoch, "ACQUIRED"),
     ]
+
+
+async def test_leader_history_says_how_long_nobody_led(cli: Cli, scene: Scene) -> None:
+    """Exactly after one that resigned, at most after one that was lost."""
+    await scene.value("SELECT supervisor.resign($1, 'w1', 'asked')", scene.epoch)
+    await scene.lead("w2")
+    await scene.force(
+        "UPDATE supervisor.leader_lease SET renewed_at = clock_timestamp() - interval '23 s',"
+        " expires_at = clock_timestamp()"
+    )
+    await scene.lead("w3")
+    lines = (await cli("leader", "history")).out.splitlines()
+    [lost, resigned] = [line for line in lines if "ACQUIRED" in line and "w1" not in line]
+    assert re.search(r"w3 .*up to 23s, since the last renewal", lost)
+    assert re.search(r"w2 .* 0\.\ds", resigned)
+    assert (await cli("leader", "history", "--json")).json()[0]["before_renewed_at"] is not None
+
+
+async def test_status_says_until_when_a_silent_worker_is_awaited(cli: Cli, scene: Scene) -> None:
+    await scene.job()
+    run = await scene.run_to("CONFIRMING")
+    shown = (await cli("status")).out
+    assert re.search(rf"CONFIRMING run {run} on w1 until at most \d{{4}}-", shown)
+    await scene.value("SELECT supervisor.resign($1, 'w1', 'asked')", scene.epoch)
+    assert f"run {run} on w1 until a leader has watched it" in (await cli("status")).out
 
 
 async def test_status_and_doctor(cli: Cli, scene: Scene) -> None:

@@ -270,7 +270,7 @@ async def test_a_paused_domain_says_so(cli: Cli, scene: Scene) -> None:
     }
     why = (await cli("run", "why", str(run), "--json")).json()
     assert why["reason"] == "DOMAIN_PAUSED"
-    assert "tenure domain resume command" in why["text"]
+    assert "tenure domain resume command" in why["next"]
     assert (await cli("domain", "pause", "command", "--json")).json()["changed"] is False
     [row] = [row for row in (await cli("domain", "list", "--json")).json() if row["domain"] == "command"]
     assert (row["installed"], row["replicas"], row["jobs"]) == (True, 1, 1)
@@ -279,6 +279,17 @@ async def test_a_paused_domain_says_so(cli: Cli, scene: Scene) -> None:
     assert (await cli("domain", "resume", "command", "--json")).json()["changed"] is True
     assert (await cli("run", "why", str(run), "--json")).json()["reason"] == "IN_LINE"
     assert (await cli("domain", "pause", "nonsense")).code == 5
+
+
+async def test_a_setting_out_of_its_range_is_told_the_range(cli: Cli) -> None:
+    refused = await cli("setting", "set", "reassign_after_seconds", "0")
+    assert refused.code == 2
+    assert "0 is not a value that reassign_after_seconds can have: it is 0.1 to 86400 seconds" in refused.err
+    refused = await cli("setting", "set", "media_gc_execute", "3")
+    assert "3 is not a value that media_gc_execute can have: it is true or false" in refused.err
+    listed = (await cli("setting", "get")).out
+    assert "0.1 to 86400 seconds" in listed
+    assert "default" in listed
 
 
 async def test_settings_are_read_and_changed(cli: Cli, scene: Scene) -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from supervisor.client import Client, StillRunning, emit, enqueue
+from supervisor.client import Client, StillRunning, emit, enqueue, enqueue_many
 from supervisor.embedded import Urls
 from supervisor.errors import BadInput, Conflict, NotFound
 from tests.integration.sql.world import World
@@ -36,6 +36,19 @@ async def test_a_key_is_one_run(tenure: Client) -> None:
     assert first.id == again.id
     with pytest.raises(Conflict, match="another job or payload"):
         await tenure.trigger("work", {"cwd": "/"}, key="k")
+
+
+async def test_many_in_one_call(world: World, tenure: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("supervisor.client.MANY_AT_ONCE", 3)
+    made = await tenure.trigger_many("work", [{"cwd": f"/{n}"} for n in range(8)], keys=list("abcdefgh"))
+    assert [run.created for run in made] == [True] * 8
+    again = await tenure.trigger_many("work", [{"cwd": f"/{n}"} for n in range(8)], keys=list("abcdefgh"))
+    assert [(run.id, run.created) for run in again] == [(run.id, False) for run in made]
+    with pytest.raises(BadInput, match="as many keys"):
+        await tenure.trigger_many("work", [{}, {}], keys=["k"])
+    async with world.admin.connection.transaction():
+        inside = await enqueue_many(world.admin.connection, "work", [{}, {}])
+    assert len({run.id for run in inside}) == 2
 
 
 async def test_refusals_are_typed(tenure: Client) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.cli import app, main, output
+from supervisor.cli import output
+from supervisor.cli.app import app, main
 from supervisor.cli.inputs import check_name, parse_instant, parse_payload, read_payload
 from supervisor.errors import BadInput
 from supervisor.jobspec import PAYLOAD_BYTES
@@ -52,6 +53,62 @@ def test_every_pinned_command_is_there() -> None:
         "migrate",
         "status",
         "doctor",
+        "verify",
+        "artifacts gc",
+        "artifacts migrate",
+        "artifacts verify",
+        "duplicates remove",
+        "library add",
+        "library errors",
+        "library list",
+        "library remove",
+        "library scan",
+        "library status",
+        "thumbs cleanup",
+        "thumbs request",
+        "thumbs show",
+        "media attach",
+        "media detach",
+        "media gc",
+        "media health",
+        "media move",
+        "media rendition",
+        "media replay",
+        "media role",
+        "media rules",
+        "media show",
+        "media writers",
+        "capture list",
+        "capture refuse",
+        "capture show",
+        "capture submit",
+        "completion",
+        "evidence residues",
+        "evidence show",
+        "evidence verify",
+        "identity list",
+        "identity load",
+        "identity remap",
+        "repo add",
+        "repo list",
+        "repo remove",
+        "repo show",
+        "schedule days",
+        "schedule diff",
+        "schedule show",
+        "schedule versions",
+        "token create",
+        "token list",
+        "token revoke",
+        "sync backfill",
+        "sync cancel",
+        "sync disable",
+        "sync enable",
+        "sync list",
+        "sync run",
+        "sync schedule",
+        "sync show",
+        "sync status",
         "job add",
         "job set",
         "job list",
@@ -193,7 +250,8 @@ def test_wrong_settings_exit_2(cli: Cli) -> None:
 
 
 def test_up_refuses_to_be_reachable_without_a_token(cli: Cli) -> None:
-    code, _, err = cli("up", TENURE_HTTP_HOST="0.0.0.0", TENURE_DATABASE_URL="postgresql://u@127.0.0.1:1/x")
+    """Before a database is started: a new one has no tokens; any other is asked for them."""
+    code, _, err = cli("up", TENURE_HTTP_HOST="0.0.0.0")
     assert code == 2
     assert "TENURE_API_TOKEN" in err
 

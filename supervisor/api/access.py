@@ -1,0 +1,218 @@
+"""Who a request is: tokens and sessions compared with the database, and remembered for a moment.
+
+A credential that was right is believed for TRUST_SECONDS from the moment the database was asked, and never
+longer than it lives: so a revocation is in force everywhere within TRUST_SECONDS of its commit. After that
+only the database is asked again; argon2 runs once for each token in a process. What is not proven yet is
+bounded by the turnstile and by the limiter of its address; what was right before passes both, also behind a
+proxy whose address it shares with somebody who guesses.
+
+The token of the environment needs no database. It always passes the limiter: people choose it, and whoever
+guesses from an address that has no guess left does not get to know when one is right.
+"""
+
+import hmac
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from supervisor.api.credentials import Given, digest_of, form_token, new_session, shared_proof
+from supervisor.api.limiter import Limiter, Turnstile
+from supervisor.api.openness import Openness
+from supervisor.api.principal import LOOPBACK, SHARED, Principal, token_principal
+from supervisor.api.recent import Recent
+from supervisor.api.server import is_loopback
+from supervisor.api.tokens import Token, decoy
+from supervisor.clock import Clock
+from supervisor.config import Settings
+from supervisor.errors import BadSettings, TenureError
+from supervisor.logs import logger
+from supervisor.store import Store
+
+TRUST_SECONDS: Final = 10.0
+USE_SECONDS: Final = 300.0
+REMEMBERED: Final = 4096
+AT_ONCE: Final = 2
+WAITING: Final = 16
+
+_log = logger("api")
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    principal: Principal
+    token_id: int | None = None
+    form_token: str = field(default="", repr=False)
+    """Of a session: what its forms must bring along."""
+    by_hand: bool = False
+    """Sent by whoever asks; a cookie, or the way from loopback, comes with every request of a browser."""
+
+
+Found = tuple[Asking, float | None]
+
+
+class Access:
+    def __init__(self, settings: Settings, store: Store, clock: Clock | None = None) -> None:
+        self._may_be_open = settings.api_token is None and is_loopback(settings.http_host)
+        self._shared = settings.api_token.get_secret_value().encode() if settings.api_token else b""
+        self._store = store
+        self._clock = clock or Clock()
+        self._openness = Openness(store, self._clock, TRUST_SECONDS)
+        self._limiter = Limiter(self._clock)
+        self._turnstile = Turnstile(AT_ONCE, WAITING)
+        self._right: Recent[bytes, tuple[Asking, float]] = Recent(REMEMBERED)
+        self._wrong: Recent[bytes, float] = Recent(REMEMBERED)
+        # for each credential that was ever right, the hash that it fitted
+        self._proven: Recent[bytes, str] = Recent(REMEMBERED)
+        self._noted: Recent[int, float] = Recent(REMEMBERED)
+        self._looking: dict[bytes, anyio.Lock] = {}
+
+    async def who(self, given: Given, address: str) -> Asking | None:
+        """A token that is wrong is not made good by anything else that came with it."""
+        if given.bearer is not None:
+            return await self.by_token(given.bearer, address)
+        asking = None if given.session is None else await self.by_session(given.session, address)
+        return Asking(LOOPBACK) if asking is None and await self.is_open(given) else asking
+
+    async def is_open(self, given: Given) -> bool:
+        """Whether this request needs no credentials."""
+        return self._may_be_open and not given.forwarded and await self._openness.holds()
+
+    async def by_token(self, token: bytes, address: str) -> Asking | None:
+        digest = digest_of(token)
+        if self._shared and hmac.compare_digest(digest, digest_of(self._shared)):
+            self._limiter.check(address)
+            return Asking(SHARED, by_hand=True)
+        return await self._look(digest, address, partial(self._find_token, token, digest))
+
+    async def by_session(self, session: bytes, address: str) -> Asking | None:
+        digest = digest_of(session)
+        return await self._look(digest, address, partial(self._find_session, session, digest))
+
+    async def open_session(self, token: bytes, address: str, before: bytes | None) -> bytes | None:
+        """A new session, in place of the one that the browser had before."""
+        asking = await self.by_token(token, address)
+        if asking is None:
+            return None
+        session = new_session()
+        proof = shared_proof(session, self._shared) if asking.token_id is None else None
+        replaced = None if before is None else digest_of(before)
+        opened = await self._store.value(
+            "open_session", digest_of(session), asking.token_id, proof, asking.principal.name, replaced
+        )
+        if replaced is not None:
+            self._right.drop(replaced)
+        if not opened:
+            return None
+        self._proven.put(digest_of(session), "")
+        return session
+
+    async def close_session(self, session: bytes) -> None:
+        await self._store.value("close_session", digest_of(session))
+        self._right.drop(digest_of(session))
+
+    async def _look(
+        self, digest: bytes, address: str, find: Callable[[], Awaitable[Found | None]]
+    ) -> Asking | None:
+        if (asking := self._remembered(digest)) is not None:
+            return asking
+        async with self._alone(digest):
+            if (asking := self._remembered(digest)) is not None:
+                return asking
+            now = self._clock.now()
+            if (wrong_until := self._wrong.get(digest)) is not None and now < wrong_until:
+                return None
+            if digest in self._proven:
+                found = await find()
+            else:
+                self._limiter.check(address)
+                async with self._turnstile.turn():
+                    found = await find()
+            if found is None:
+                self._note_wrong(digest, address, now)
+                return None
+            asking, seconds = found
+            trusted = TRUST_SECONDS if seconds is None else min(TRUST_SECONDS, seconds)
+            self._right.put(digest, (asking, now + trusted))
+            return asking
+
+    def _remembered(self, digest: bytes) -> Asking | None:
+        kept = self._right.get(digest)
+        return kept[0] if kept is not None and self._clock.now() < kept[1] else None
+
+    def _note_wrong(self, digest: bytes, address: str, now: float) -> None:
+        self._right.drop(digest)
+        self._wrong.put(digest, now + TRUST_SECONDS)
+        if digest in self._proven:
+            # it was right once and is over: that is no guess
+            self._proven.drop(digest)
+        elif self._limiter.note_failure(address):
+            _log.warning("too many wrong credentials", address=address)
+
+    async def _find_token(self, text: bytes, digest: bytes) -> Found | None:
+        token = Token.parse(text)
+        if token is None:
+            return None
+        row = await self._store.row("find_token", token.id)
+        proven = self._proven.get(digest)
+        if row is None and proven is not None:
+            return None
+        if row is None or proven != row["hash"]:
+            encoded = None if row is None else row["hash"]
+            if not await anyio.to_thread.run_sync(_fits, token, encoded) or row is None:
+                return None
+            self._proven.put(digest, row["hash"])
+        await self._note_use(token.id)
+        asking = Asking(token_principal(row["name"], row["role"]), token_id=token.id, by_hand=True)
+        return asking, row["seconds"]
+
+    async def _find_session(self, session: bytes, digest: bytes) -> Found | None:
+        row = await self._store.row("use_session", digest)
+        if row is None:
+            return None
+        if row["shared_proof"] is None:
+            principal = token_principal(row["name"], row["role"], digest.hex())
+        elif self._shared and hmac.compare_digest(row["shared_proof"], shared_proof(session, self._shared)):
+            principal = replace(SHARED, session=digest.hex())
+        else:
+            return None
+        self._proven.put(digest, "")
+        return Asking(principal, form_token=form_token(session)), row["seconds"]
+
+    async def _note_use(self, token_id: int) -> None:
+        noted = self._noted.get(token_id)
+        if noted is not None and self._clock.now() - noted < USE_SECONDS:
+            return
+        self._noted.put(token_id, self._clock.now())
+        with suppress(TenureError):  # nice to know, and no reason to refuse anybody
+            await self._store.value("note_token_use", token_id)
+
+    @asynccontextmanager
+    async def _alone(self, digest: bytes) -> AsyncIterator[None]:
+        """One look at a time for each credential: a browser's twenty requests need one answer."""
+        lock = self._looking.setdefault(digest, anyio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked() and not lock.statistics().tasks_waiting:
+                self._looking.pop(digest, None)
+
+
+def _fits(token: Token, encoded: str | None) -> bool:
+    return token.fits(encoded or decoy())
+
+
+async def check_entrance(settings: Settings, store: Store) -> None:
+    """Refuse to be reachable from other machines before anybody has a token."""
+    if is_loopback(settings.http_host) or settings.api_token is not None:
+        return
+    if not await store.value("has_token"):
+        raise BadSettings(
+            what=f"TENURE_HTTP_HOST={settings.http_host} is not loopback, TENURE_API_TOKEN is unset, and "
+            "there is no token (`tenure token create NAME --role admin`)"
+        )

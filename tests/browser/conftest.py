@@ -1,0 +1,36 @@
+"""Fixtures of the browser's tests; where there is no browser, they are reported as not run."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from supervisor.embedded import Urls
+from tests.browser.booth import booth
+from tests.browser.eyes import CHROMIUM, Sight, shots_in, sight
+from tests.support.scene import Scene
+
+
+@pytest.fixture
+async def browser(tmp_path: Path) -> AsyncIterator[Sight]:
+    """Chromium; what its pages did wrong fails the test."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"needs Debian's chromium in {CHROMIUM}: apt-get install chromium")
+    async with sight(shots_in(tmp_path)) as opened:
+        yield opened
+        assert not opened.faults(), opened.faults()
+
+
+@pytest.fixture
+async def scene(database: Urls) -> AsyncIterator[Scene]:
+    """The database of the test, and hands to fill it."""
+    opened = await Scene.open(database)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def console(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+    monkeypatch.chdir(tmp_path)  # no settings from outside
+    async with booth(database) as address:
+        yield address

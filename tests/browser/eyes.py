@@ -1,0 +1,141 @@
+"""A browser that looks at a console: Debian's chromium, driven by playwright. Not a test.
+
+Every look is strict: an error of the page, a dialog, a refused script or style, or a request to anywhere but
+the console itself fails the test that made it.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from playwright.async_api import Browser, BrowserContext, Page, Request, ViewportSize, async_playwright
+
+CHROMIUM: Final = Path("/usr/bin/chromium")
+ARGUMENTS: Final = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+DESK: Final[ViewportSize] = {"width": 1280, "height": 900}
+PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
+AXE: Final = files("axe_playwright_python") / "axe.min.js"
+TAGS: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+@dataclass
+class Eyes:
+    """One page of a browser at one console."""
+
+    page: Page
+    base: str
+    shots: Path
+    faults: list[str] = field(default_factory=list)
+
+    async def go(self, path: str) -> None:
+        answer = await self.page.goto(self.base + path)
+        assert answer is not None
+        assert answer.ok, f"{path} answers {answer.status}"
+
+    async def text(self, selector: str = "main") -> str:
+        return re.sub(r"\s+", " ", await self.page.locator(selector).first.inner_text()).strip()
+
+    async def shoot(self, name: str) -> None:
+        await self.page.screenshot(path=self.shots / f"{name}.png", full_page=True)
+
+    async def complaints(self, *rules: str) -> list[str]:
+        """What axe finds wrong, as one line each; by all rules of its tags, or by these."""
+        if not await self.page.evaluate("typeof axe === 'object'"):
+            await self.page.evaluate(AXE.read_text())
+        only = {"type": "rule", "values": rules} if rules else {"type": "tag", "values": TAGS}
+        options = {"resultTypes": ["violations"], "runOnly": only}
+        found: dict[str, Any] = await self.page.evaluate("options => axe.run(document, options)", options)
+        return [
+            f"{fault['id']}: {node['target']} {node['failureSummary']}"
+            for fault in found["violations"]
+            for node in fault["nodes"]
+        ]
+
+    async def overflow(self) -> int:
+        """By how many pixels the page is wider than its window."""
+        width = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        return int(await self.page.evaluate(width))
+
+
+@dataclass
+class Sight:
+    """The browser of one test."""
+
+    browser: Browser
+    shots: Path
+    opened: list[Eyes] = field(default_factory=list)
+
+    async def open(
+        self, base: str, *, scheme: str = "light", size: ViewportSize = DESK, script: bool = True
+    ) -> Eyes:
+        context: BrowserContext = await self.browser.new_context(
+            color_scheme="dark" if scheme == "dark" else "light",
+            viewport=size,
+            java_script_enabled=script,
+        )
+        context.set_default_timeout(15_000)
+        eyes = Eyes(await context.new_page(), base, self.shots)
+        self._watch(eyes)
+        self.opened.append(eyes)
+        return eyes
+
+    def _watch(self, eyes: Eyes) -> None:
+        def requested(request: Request) -> None:
+            if not request.url.startswith((eyes.base + "/", "data:")):
+                eyes.faults.append(f"a request left the console: {request.url}")
+
+        eyes.page.on("request", requested)
+        eyes.page.on("pageerror", lambda error: eyes.faults.append(f"script error: {error}"))
+        eyes.page.on("dialog", lambda dialog: _dismiss(eyes, dialog))
+        eyes.page.on("console", lambda said: _note(eyes, said.type, said.text))
+
+    def faults(self) -> Sequence[str]:
+        return [fault for eyes in self.opened for fault in eyes.faults]
+
+
+_tasks: set[asyncio.Task[None]] = set()
+
+
+def _dismiss(eyes: Eyes, dialog: Any) -> None:
+    eyes.faults.append(f"a dialog opened: {dialog.message}")
+    task = asyncio.ensure_future(dialog.dismiss())
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
+def _note(eyes: Eyes, kind: str, text: str) -> None:
+    # a replica that is killed under the page is what some tests are about
+    if kind == "error" and "net::ERR_" not in text and "Failed to load resource" not in text:
+        eyes.faults.append(f"console: {text}")
+
+
+@asynccontextmanager
+async def sight(shots: Path) -> AsyncIterator[Sight]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(ARGUMENTS))
+        try:
+            yield Sight(browser, shots)
+        finally:
+            await browser.close()
+
+
+def shots_in(directory: Path) -> Path:
+    """Where pictures are kept: TENURE_TEST_SCREENSHOTS, or the test's own directory."""
+    kept = Path(os.environ.get("TENURE_TEST_SCREENSHOTS") or directory / "screenshots")
+    kept.mkdir(parents=True, exist_ok=True)
+    return kept

@@ -1,0 +1,166 @@
+"""A replica's API over a database of the test's own, and a scene to fill it."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from supervisor.api import create_app, serve
+from supervisor.config import Settings
+from supervisor.embedded import Urls
+from supervisor.metrics import Metrics
+from supervisor.status import StatusCache
+from supervisor.store import Store
+from tests.support.scene import Scene
+
+
+@dataclass
+class FakeReplica:
+    store: Store
+    settings: Settings
+    worker_id: str = "w1"
+    draining: bool = False
+    metrics: Metrics = field(default_factory=Metrics)
+
+    async def status(self) -> dict[str, Any]:
+        return await StatusCache(self.store).status()
+
+
+@dataclass
+class Api:
+    """`scene` acts as the replicas do; `http` asks in process, without a socket."""
+
+    http: httpx.AsyncClient
+    scene: Scene
+    app: FastAPI
+    replica: FakeReplica
+
+    async def ask(self, method: str, path: str, body: Any = None, **query: Any) -> httpx.Response:
+        given = {name: value for name, value in query.items() if value is not None}
+        return await self.http.request(method, f"/api/v1{path}", json=body, params=given)
+
+    async def get(self, path: str, **query: Any) -> Any:
+        answer = await self.ask("GET", path, **query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def post(self, path: str, body: Any = None, *, expect: int = 200) -> Any:
+        answer = await self.ask("POST", path, body)
+        assert answer.status_code == expect, answer.text
+        return answer.json()
+
+    async def refused(self, status: int, method: str, path: str, body: Any = None, **query: Any) -> str:
+        """What the refusal says; it is a problem in the one form that all have."""
+        answer = await self.ask(method, path, body, **query)
+        assert answer.status_code == status, answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["status"] == status
+        return answer.text
+
+    async def all_of(self, path: str, cursor: str | None = None, **query: Any) -> list[Any]:
+        """All items, page by page."""
+        items: list[Any] = []
+        for _ in range(500):
+            page = await self.get(path, cursor=cursor, **query)
+            items += page["items"]
+            cursor = page["next"]
+            if cursor is None:
+                return items
+        raise AssertionError("the pages do not end")
+
+    async def audited(self) -> list[tuple[str, str, str, Any, Any]]:
+        """Who did what to what, and what it was before and after; the oldest first."""
+        rows = await self.scene.connection.fetch(
+            "SELECT actor, action, target, before, after FROM supervisor.audit "
+            "WHERE actor <> 'test' ORDER BY id"
+        )
+        return [
+            (*row[:3], *(json.loads(text) if text is not None else None for text in row[3:])) for row in rows
+        ]
+
+
+@asynccontextmanager
+async def api_of(database: Urls, state_dir: Path, **settings: Any) -> AsyncIterator[Api]:
+    store, scene = Store(database.control, name="api", size=4), await Scene.open(database)
+    replica = FakeReplica(store, Settings(state_dir=state_dir, **settings))
+    app = create_app(replica)
+    try:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://127.0.0.1", timeout=30
+        ) as http:
+            yield Api(http, scene, app, replica)
+    finally:
+        await scene.close()
+        await store.close()
+
+
+@pytest.fixture
+async def api(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
+    monkeypatch.chdir(tmp_path)
+    async with api_of(database, tmp_path) as made:
+        yield made
+
+
+@asynccontextmanager
+async def served(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """On a port, for what is streamed."""
+    ready, ports = anyio.Event(), []
+
+    def note(port: int) -> None:
+        ports.append(port)
+        ready.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve, app, "127.0.0.1", 0, note)
+        with anyio.fail_after(10):
+            await ready.wait()
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports[0]}/api/v1", timeout=20) as http:
+            yield http
+        tasks.cancel_scope.cancel()
+
+
+class Events:
+    """The events of a stream, one after the other."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self._lines = answer.aiter_lines()
+        self.last_id = ""
+
+    async def next(self) -> tuple[str, Any]:
+        """Comments are passed over; ("", None) at the end of the stream."""
+        name, data = "", None
+        async for line in self._lines:
+            if line.startswith("id: "):
+                self.last_id = line[4:]
+            elif line.startswith("event: "):
+                name = line[7:]
+            elif line.startswith("data: "):
+                data = json.loads(line[6:])
+            elif not line and name:
+                return name, data
+        return "", None
+
+    async def until(self, wanted: str) -> Any:
+        with anyio.fail_after(15):
+            while True:
+                name, data = await self.next()
+                assert name, f"the stream ended before {wanted}"
+                if name == wanted:
+                    return data
+
+
+@asynccontextmanager
+async def listening(
+    http: httpx.AsyncClient, path: str, headers: dict[str, str] | None = None
+) -> AsyncIterator[Events]:
+    async with http.stream("GET", path, headers=headers) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        yield Events(answer)

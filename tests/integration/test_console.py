@@ -1,0 +1,266 @@
+"""The console's own pages over a database in which it really is so: what they say, without a browser."""
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from supervisor import console
+from supervisor.api import create_app
+from supervisor.config import Settings
+from supervisor.embedded import Urls
+from supervisor.store import Store
+from tests.integration.api.conftest import FakeReplica
+from tests.support.scene import Scene
+
+D = timedelta(seconds=30)
+
+
+@dataclass
+class Site:
+    http: httpx.AsyncClient
+    scene: Scene
+
+    async def html(self, path: str) -> str:
+        answer = await self.http.get(path)
+        assert answer.status_code == 200, f"{path}: {answer.status_code} {answer.text[:2000]}"
+        return answer.text
+
+    async def words(self, path: str) -> str:
+        """What can be read on a page, in one line; a part of it by `#id`."""
+        path, _, part = path.partition("#")
+        text = await self.html(path)
+        if part:
+            found = re.search(rf'aria-labelledby="{part}".*?</section>', text, re.DOTALL)
+            assert found is not None, f"no {part} on {path}"
+            text = found[0]
+        text = re.sub(r"<(script|style|title).*?</\1>", " ", text, flags=re.DOTALL)
+        return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+    async def silence(self, worker: str, seconds: int = 600) -> None:
+        await self.scene.force(
+            "UPDATE supervisor.worker SET heartbeat_at = heartbeat_at - make_interval(secs => $2)"
+            " WHERE worker_id = $1",
+            worker,
+            seconds,
+        )
+
+
+@pytest.fixture
+async def site(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
+    monkeypatch.chdir(tmp_path)  # no settings from outside
+    store = Store(database.control, name="test", size=4)
+    app = create_app(FakeReplica(store, Settings()))
+    scene = await Scene.open(database)
+    await scene.job()
+    await scene.lead("w1")
+    await scene.beat("w1")
+    try:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http:
+            yield Site(http, scene)
+    finally:
+        await scene.close()
+        await store.close()
+
+
+def moments(html: str) -> list[datetime]:
+    return [datetime.fromisoformat(one) for one in re.findall(r'<time datetime="([^"]+)"', html)]
+
+
+async def test_until_when_a_silent_worker_is_awaited_after_a_change_of_leader(site: Site) -> None:
+    """The deadline stands in the row; the new leader gives nothing up before it has watched for D itself."""
+    scene = site.scene
+    run = await scene.run_to("RUNNING")
+    seq = await scene.value("SELECT beat_seq FROM supervisor.worker")
+    await scene.value("SELECT supervisor.confirm($1, '{w1}', $2, 0, 3, 1)", scene.epoch, [seq])
+    await scene.value("SELECT supervisor.resign($1, 'w1', 'test')", scene.epoch)
+    assert "when a leader has watched it" in await site.words("/late#confirming")
+    await scene.lead("w2")
+    until = (await scene.value("SELECT since FROM supervisor.leader_epoch")).astimezone(UTC) + D
+    page = await site.html("/late")
+    assert until in moments(page)
+    assert "at most" in page
+    page = await site.html(f"/runs/{run}")
+    assert until in moments(page)
+    assert "until at most" in page
+
+
+async def test_a_domain_counts_the_replicas_that_are_heard(site: Site) -> None:
+    await site.scene.beat("w2")
+    await site.scene.beat("dead")
+    await site.silence("dead")
+    page = await site.html("/domains")
+    row = re.search(r'<tr id="domain-command".*?</tr>', page, re.DOTALL)
+    assert row is not None
+    assert 'data-label="replicas">2<' in row[0]
+    rows_only = re.search(r'<tr id="domain-capture".*?</tr>', page, re.DOTALL)
+    assert rows_only is not None
+    assert "claimed by every replica" in rows_only[0], "it gets no runs, and its rows are worked all the same"
+
+
+async def test_what_failed_and_what_timed_out_are_found_by_one_link(site: Site) -> None:
+    failed, late = await site.scene.run_to("FAILED"), await site.scene.run_to("TIMED_OUT")
+    await site.scene.run_to("SUCCEEDED")
+    found = re.search(r'data-code="FAILED".*?href="([^"]+)"', await site.html("/"), re.DOTALL)
+    assert found is not None
+    listed = re.findall(r'<tr id="run-(\d+)"', await site.html(unescape(found[1])))
+    assert listed == [str(late), str(failed)]
+
+
+async def test_a_replica_that_is_not_heard_is_not_asked_to_drain(site: Site) -> None:
+    await site.scene.beat("dead")
+    await site.silence("dead")
+    page = await site.html("/workers")
+    assert 'id="drain-w1"' in page
+    assert 'id="drain-dead"' not in page
+
+
+async def test_late_runs_are_listed_with_why_and_the_alarm_leads_there(site: Site) -> None:
+    scene = site.scene
+    now = datetime.now(UTC)
+    await scene.job("one", concurrency=1)
+    taken = await scene.run_to("RUNNING", "one")
+    late = await scene.enqueue("one", not_before=now - timedelta(minutes=7))
+    later = await scene.enqueue("job", not_before=now - timedelta(minutes=2))
+    await scene.enqueue("job", not_before=now - timedelta(seconds=5))
+    await scene.job("off", enabled=False)
+    await scene.enqueue("off", not_before=now - timedelta(minutes=9))
+    page = await site.html("/late")
+    assert re.findall(r'<tr id="late-(\d+)"', page) == [str(late), str(later)], "the longest waiting first"
+    words = await site.words("/late#due")
+    assert f"{late} PENDING one 7 min" in words
+    assert "runs at most 1 at a time" in words
+    assert "It is due" in words
+    assert f"/runs/{taken}" in page
+    found = re.search(r'data-code="LATE".*?href="([^"]+)"', await site.html("/"), re.DOTALL)
+    assert found is not None
+    assert found[1] == "/late#due"
+
+
+async def test_attempts_that_were_lost_are_listed_with_what_followed(site: Site) -> None:
+    scene = site.scene
+    assert "None within a day" in await site.words("/late#lost")
+    lost = await scene.run_to("RUNNING")
+    seq = await scene.value("SELECT beat_seq FROM supervisor.worker")
+    await scene.value("SELECT supervisor.confirm($1, '{w1}', $2, 0, 3, 1)", scene.epoch, [seq])
+    await scene.force("UPDATE supervisor.job_run SET continuation_check_deadline_at = clock_timestamp()")
+    version = await scene.value("SELECT version FROM supervisor.job_run")
+    await scene.value("SELECT supervisor.expire($1, $2, $3, $4)", scene.epoch, [lost], [version], [seq])
+    assert f"{lost} TIMED OUT job w1 now owed" in await site.words("/late#lost")
+    [following] = await scene.next_attempts()
+    assert f"{lost} TIMED OUT job w1 now {following} PENDING" in await site.words("/late#lost")
+
+
+async def test_a_leader_that_was_lost_leaves_a_gap_of_at_most_so_long(site: Site) -> None:
+    scene = site.scene
+    await scene.force(
+        "UPDATE supervisor.leader_lease SET renewed_at = clock_timestamp() - interval '23 s',"
+        " expires_at = clock_timestamp() - interval '8 s'"
+    )
+    await scene.force("UPDATE supervisor.tenure_log SET at = at - interval '5 min'")
+    await scene.lead("w2")
+    words = await site.words("/leadership#terms")
+    assert "lost last renewed 23 s ago" in words
+    assert "up to 23 s" in words
+    assert 'fill="url(#hatch)"><title>nobody led for up to 23 s' in await site.html("/leadership")
+
+
+async def test_a_leader_that_does_not_renew_is_not_said_to_lead(site: Site) -> None:
+    assert "w1 has led for" in await site.words("/")
+    assert "renewed all the time" in await site.words("/#leader")
+    await site.scene.force(
+        "UPDATE supervisor.leader_lease SET renewed_at = clock_timestamp() - interval '11 s',"
+        " expires_at = clock_timestamp() + interval '4 s'"
+    )
+    for path in ("/", "/leadership"):
+        words = await site.words(path)
+        assert "w1 has not been heard for 11 s, epoch 1; another replica takes over within" in words, path
+        assert "has led for" not in words, path
+    assert "renewed all the time" not in await site.words("/")
+
+
+async def test_runs_are_found_by_the_short_name_of_their_worker(site: Site) -> None:
+    """As it is shown everywhere, or a part of it; the whole one always."""
+    long = "a-host-with-a-name-longer-than-that-fd39df81-0000-4000-8000-000000000001"
+    other = "vm-0badcafe-0000-4000-8000-000000000002"
+    mine = {}
+    for worker in (long, other):
+        await site.scene.beat(worker)
+        mine[worker] = [str(await site.scene.run_to(state, worker=worker)) for state in ("FAILED", "RUNNING")]
+    shown = re.search(r'title="a-host[^"]+">([^<]+)</a>', await site.html("/runs"))
+    assert shown is not None
+    for text in (long, shown[1], "fd39df81", "a-host-with"):
+        for state, expected in (("", mine[long][::-1]), ("RUNNING", mine[long][1:])):
+            page = (await site.http.get("/runs", params={"worker": text, "state": state})).text
+            assert re.findall(r'<tr id="run-(\d+)"', page) == expected, (text, state)
+    assert "No runs like that" in await site.words("/runs?worker=nobody")
+    assert f'<option value="{shown[1]}">' in await site.html("/runs")
+
+
+async def test_settings_say_what_they_are_between_what_and_whether_they_were_changed(site: Site) -> None:
+    page = await site.html("/settings")
+    row = re.search(r'<tr id="setting-reassign_after_seconds">.*?</tr>', page, re.DOTALL)
+    assert row is not None
+    text = " ".join(unescape(re.sub(r"<[^>]+>", " ", row[0])).split())
+    assert "An ASSIGNED run of a lost worker is taken back after this" in text
+    assert "0.1 to 86400 seconds" in text
+    assert text.endswith("default")
+    assert "0 to 1000000000000 bytes" in await site.words("/settings")
+    await site.scene.value("SELECT supervisor.save_setting('ann', 'reassign_after_seconds', '90')")
+    assert re.search(r"0.1 to 86400 seconds now default 60", await site.words("/settings"))
+
+
+async def test_every_setting_is_described_and_its_default_is_what_it_begins_with(site: Site) -> None:
+    rows = await site.scene.connection.fetch("SELECT * FROM supervisor.setting")
+    assert [row["name"] for row in rows if not row["about"] or row["initial"] != row["value"]] == []
+    numbers = [row for row in rows if row["least"] is not None]
+    assert [row["name"] for row in numbers if not row["unit"]] == []
+
+
+async def test_after_a_retry_one_gets_to_the_new_run(site: Site) -> None:
+    scene = site.scene
+    await scene.job("once", max_attempts=1)
+    failed = await scene.run_to("FAILED", "once")
+    form = {"do": "retry", "run": str(failed), "next": "/runs"}
+    answer = await site.http.post("/runs", data=form, headers={"Origin": "http://127.0.0.1"})
+    assert answer.status_code == 303, answer.text
+    page = await site.html("/runs")
+    assert f'Another attempt was asked for: <a href="/runs/{failed}">run {failed}</a>.' in page
+    [following] = await scene.next_attempts()
+    row = re.search(rf'<tr id="run-{failed}".*?</tr>', await site.html("/runs"), re.DOTALL)
+    assert row is not None
+    assert f'<a href="/runs/{following}">run {following}</a>' in row[0]
+
+
+def test_what_failed_and_what_timed_out_differ_in_colour() -> None:
+    css = (Path(console.__file__).parent / "static/console.css").read_text()
+    found = dict(re.findall(r"(?m)^(\.k-[\w, .-]+) \{ --k: var\((--\w+)\)", css))
+    colours = {name.strip(): colour for names, colour in found.items() for name in names.split(",")}
+    assert len({colours[f".k-{state}"] for state in ("SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELED")}) == 4
+
+
+async def test_the_headline_is_not_older_than_the_lease(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures are kept for some seconds; who leads is not."""
+    kept: dict[str, Any] = (await site.http.get("/status")).json()
+    assert kept["leader"]["worker_id"] == "w1"
+
+    async def status(_replica: FakeReplica) -> dict[str, Any]:
+        return kept
+
+    monkeypatch.setattr(FakeReplica, "status", status)
+    await site.scene.force("UPDATE supervisor.leader_lease SET expires_at = clock_timestamp()")
+    words = await site.words("/")
+    assert "Nobody leads" in words
+    assert "has led for" not in words
+    await site.scene.lead("w2")
+    assert "w2 has led for" in await site.words("/")
+    await site.scene.force("UPDATE supervisor.leader_epoch SET timeline = timeline + 1")
+    for path in ("/", "/leadership"):
+        assert "w2 has led for" not in await site.words(path), "a lease of another server leads nobody"
+    assert "Nobody has led." in " ".join((await site.words("/leadership")).replace(" .", ".").split())
