@@ -1,0 +1,1 @@
+"""The contestants, each a process of its own: `python -m tests.bench.stage.NAME ARGUMENTS`."""
