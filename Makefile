@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-JOBS   ?= 2
+JOBS   ?= 5
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation
 
 # uv reads no pip configuration, so the index that pip is told to use is handed on.
@@ -13,7 +13,7 @@ LOCK = UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$($(BIN)/pip config get global.in
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test lint format lock clean
+.PHONY: help venv run test chaos sim model bench tools lint format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,8 +34,41 @@ $(STAMP): deploy/lock/build.txt deploy/lock/dev.txt pyproject.toml
 run: venv ## start a supervisor: embedded PostgreSQL, three replicas, sample work; Ctrl-C drains
 	@exec $(BIN)/tenure up --replicas 3 --sample
 
-test: venv lint ## run every check and the whole test suite; REDIS=real|hostile|dead gives every replica such a Redis
-	$(if $(REDIS),TENURE_TEST_REDIS=$(REDIS)) $(BIN)/pytest -n $(JOBS)
+# What tests compare with or talk to, where it is not installed: taken from the system's packages if we may.
+WANTED = git subversion jdupes chromium iproute2 nftables spin
+chaos: WANTED += pgbouncer faketime strace
+bench: WANTED += rmlint fdupes rdfind b3sum
+# Not installed but unpacked: the package would start a server.
+UNPACKED = $(VENV)/unpacked
+tools:
+	@missing=; for package in $(WANTED); do dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; done; \
+	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		export DEBIAN_FRONTEND=noninteractive; timeout 60 apt-get update -qq >/dev/null 2>&1; \
+		for package in $$missing; do \
+			timeout 180 apt-get install -y -qq --no-install-recommends $$package >/dev/null 2>&1 || \
+				echo "could not install $$package: tests that need it are reported as not run"; \
+		done; \
+	elif [ -n "$$missing" ]; then echo "not installed:$$missing; tests that need them are reported as not run"; fi
+	@command -v promtool >/dev/null || [ -x $(UNPACKED)/usr/bin/promtool ] || ! command -v apt-get >/dev/null || { \
+		mkdir -p $(UNPACKED) && cd $(UNPACKED) && timeout 180 apt-get download prometheus >/dev/null 2>&1 && \
+		dpkg -x prometheus_*.deb . && rm prometheus_*.deb; } || \
+		echo "could not fetch prometheus: tests that need it are reported as not run"
+
+test: venv tools lint ## run every check and the whole test suite; REDIS=real|hostile|dead gives every replica such a Redis
+	$(if $(REDIS),TENURE_TEST_REDIS=$(REDIS)) $(BIN)/pytest -n $(JOBS) --dist worksteal
+
+chaos: venv tools ## play every fault scenario and judge what was recorded; SCENARIO=C03 SEED=7 REPEAT=10 AT_ONCE=2 LAYER=proxies
+	$(BIN)/python -m tests.chaos $(foreach one,$(SCENARIO),--scenario $(one)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(LAYER),--layer $(LAYER)) --repeat $(or $(REPEAT),1) --jobs $(or $(AT_ONCE),1)
+
+sim: venv ## simulate a fleet on a real database, decided by a seed; SEED=7, or SEEDS=1..100
+	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1..20))
+
+model: venv tools ## search the model of the protocol for what must never happen (spin, a C compiler); CASE=NAME QUICK=1
+	$(BIN)/python -m tests.model $(CASE) $(if $(QUICK),--quick) --jobs $(or $(AT_ONCE),1)
+
+bench: venv tools ## measure this project beside its peers (installed for it) and write docs/benchmarks.md
+	$(BIN)/python -m tests.bench --out docs/benchmarks.md $(BENCH)
 
 lint: venv ## run ruff, mypy (strict) and the import contracts
 	$(BIN)/ruff check
@@ -53,6 +86,8 @@ lock: venv ## resolve deploy/lock/*.txt again, to the newest versions
 	$(LOCK) -o deploy/lock/runtime.txt pyproject.toml
 	$(LOCK) -c deploy/lock/runtime.txt --group dev -o deploy/lock/dev.txt pyproject.toml
 	$(LOCK) -c deploy/lock/runtime.txt --group build -o deploy/lock/build.txt
+	$(LOCK) -o tests/bench/peers.txt tests/bench/peers.in
+	$(LOCK) -o tests/bench/arq.txt tests/bench/arq.in
 
 clean: ## remove the virtual environment and caches; the database under .tenure stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist

@@ -18,7 +18,7 @@ from schemas.report import MigrateFailed, SchemaBusy
 from supervisor.errors import DatabaseUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     from asyncpg import Record
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 _SESSION_SETTINGS = {
     "application_name": "tenure migrate",
     "search_path": "pg_catalog",
-    "lock_timeout": "2s",
+    "lock_timeout": "500ms",
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "60s",
     "synchronous_commit": "on",
@@ -46,6 +46,17 @@ _OVERTAKEN = (asyncpg.DuplicateDatabaseError, asyncpg.DuplicateObjectError, asyn
 
 def sql(name: str) -> str:
     return bootstrap()[name].sql
+
+
+@asynccontextmanager
+async def looking(url: str) -> AsyncIterator[Connection]:
+    """To look only, as a replica: through a pooler that takes no session settings and keeps no statements."""
+    connection = await _open(url, settings={"application_name": "tenure schema"})
+    try:
+        yield connection
+    finally:
+        with anyio.CancelScope(shield=True):
+            await connection.close(timeout=_CONNECT_SECONDS)
 
 
 @asynccontextmanager
@@ -94,8 +105,8 @@ async def patiently(step: str, seconds: float, once: Callable[[], Awaitable[T]])
                 raise
             if anyio.current_time() > give_up_at:
                 raise SchemaBusy(step=step, seconds=seconds, what=str(error)) from error
-        # Long enough that whoever queued behind our lock request gets its turn.
-        await anyio.sleep(min(0.1 * attempt, 1))
+        # Whoever queued behind our lock request gets its turn, and at least as long as it waited.
+        await anyio.sleep(min(0.5 * attempt, 2))
     raise AssertionError("count() does not end")
 
 
@@ -123,10 +134,16 @@ async def is_refused(admin_url: str, login: Login) -> bool:
     return False
 
 
-async def _open(url: str, database: str | None = None) -> Connection:
+async def _open(
+    url: str, database: str | None = None, settings: Mapping[str, str] = _SESSION_SETTINGS
+) -> Connection:
     try:
         return await asyncpg.connect(
-            url, database=database, timeout=_CONNECT_SECONDS, server_settings=_SESSION_SETTINGS
+            url,
+            database=database,
+            timeout=_CONNECT_SECONDS,
+            statement_cache_size=0,
+            server_settings=dict(settings),
         )
     except asyncpg.InvalidCatalogNameError:
         raise

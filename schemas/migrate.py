@@ -7,9 +7,13 @@
 2. roles, database and rights are made as far as they are missing; where this connection may not, nothing is
    changed and the error holds the statements as a script (`schemas.preparation`);
 3. each migration runs once, as tenure_owner, in its own transaction together with its row in the ledger;
-4. then all functions are created again in one transaction, unless exactly these are there already;
+4. then all functions are created again in one transaction, unless exactly these are there already; what
+   their files revoke on leased tables is granted again in it, so that no replica is ever without its rights;
 5. then the migrations of installed packages, each package in a namespace of its own under the same rules,
    and the rights on their leased tables, which are what their contracts say, every time.
+
+With a prefix, for tests, all of it is done with the five schemas of the ledger under other names
+(`schemas.prefix`); a database that has them under any other name is refused before the first change.
 
 Two migrators take turns, and a transaction that does not get its locks soon gives way to the runtime sessions
 (`schemas.connection`); it is repeated until `patience_seconds` are over.
@@ -29,6 +33,7 @@ from schemas import SHIPPED, Migration, Source
 from schemas.connection import connected, naming, patiently, sql, turn
 from schemas.login import BadUrl, gather_logins, parse_url
 from schemas.packages import OURS, installed_migrations
+from schemas.prefix import OtherNames, prefix_for, under
 from schemas.preparation import Preparation
 from schemas.report import (
     MigrateFailed,
@@ -55,6 +60,7 @@ __all__ = [
     "MigrateReport",
     "MigrationChanged",
     "NeedsAdministrator",
+    "OtherNames",
     "PackageTooNew",
     "PackageTooOld",
     "SchemaBusy",
@@ -78,14 +84,17 @@ async def migrate(
     source: Source = SHIPPED,
     packages: Mapping[str, Source] | None = None,
     rights: Mapping[str, str] | None = None,
+    prefix: str | None = None,
     patience_seconds: float = 300,
 ) -> MigrateReport:
     """Make everything that is missing and say what that was; `report` gets each change after its commit.
 
     `packages` are by default those that are installed; `rights` has the GRANTs of their tables, by table.
+    `prefix` is for tests only; who lets somebody choose one asks first whether this is a test.
     """
     if packages is None:
         packages = installed_migrations()
+    sources, rights = {OURS: source, **packages}, rights or {}
     try:
         logins = gather_logins(runtime_urls or {})
         database = parse_url(admin_url, "migrate").database
@@ -93,9 +102,13 @@ async def migrate(
         raise BadInput(what=str(bad)) from None
     if database is None:
         raise BadInput(what="the migrate URL names no database")
-    sources = {OURS: source, **packages}
+    if prefix is not None:
+        names = prefix_for(source, prefix)
+        sources = under(names, sources)
+        rights = {table: names.render(statements) for table, statements in rights.items()}
     preparation = Preparation(admin_url, database, logins, sources, report, patience_seconds)
-    work = _Work(preparation, source, packages, rights or {}, report, patience_seconds)
+    packages = {namespace: sources[namespace] for namespace in packages}
+    work = _Work(preparation, sources[OURS], packages, rights, report, patience_seconds)
     try:
         return await work.run()
     except asyncpg.PostgresConnectionError as error:
@@ -191,6 +204,8 @@ class _Work:
                 await connection.execute(sql("defer_bodies"))
                 for text in self.source.functions():
                     await connection.execute(text)
+                for (table,) in await connection.fetch(sql("list_present"), list(self.rights)):
+                    await connection.execute(self.rights[table])
                 await connection.execute(sql("check_bodies"))
                 await connection.fetch(sql("validate_functions"))
             await connection.execute(sql("open_ledger"))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import asyncpg
 
 from schemas import SHIPPED, Source
-from schemas.connection import connected, sql
+from schemas.connection import looking, sql
 from schemas.packages import OURS, installed_migrations
+from schemas.prefix import OtherNames, identity_of
 from schemas.report import (
     MigrateFailed,
     MigrationChanged,
@@ -34,7 +35,8 @@ async def check(
     if packages is None:
         packages = installed_migrations()
     try:
-        async with connected(url) as connection:
+        async with looking(url) as connection:
+            await compare_names(connection, source)
             applied = await connection.fetch(sql("read_namespaces"))
             functions = await connection.fetchrow(sql("read_functions"))
     except (asyncpg.InvalidCatalogNameError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError):
@@ -55,6 +57,7 @@ async def check(
 
 async def verify(connection: Connection, sources: Mapping[str, Source]) -> None:
     """The comparison before the first change; who may not look yet is compared in each transaction."""
+    await compare_names(connection, sources[OURS])
     standing = await read_standing(connection)
     if standing["has_ledger"] and standing["may_own"]:
         async with connection.transaction(readonly=True):
@@ -69,6 +72,8 @@ async def compare_all(connection: Connection, sources: Mapping[str, Source]) -> 
 
 async def compare(connection: Connection, namespace: str, source: Source) -> set[int]:
     """The numbers applied already; raises where they are not the first ones of this source."""
+    if namespace == OURS:
+        await compare_names(connection, source)
     known = {migration.number: migration.sha256 for migration in source.migrations()}
     rows = await connection.fetch(sql("read_applied"), namespace)
     for row in rows:
@@ -78,6 +83,14 @@ async def compare(connection: Connection, namespace: str, source: Source) -> set
         if row["sha256"] != known[row["number"]]:
             raise MigrationChanged(number=row["number"], name=row["name"], namespace=namespace)
     return {row["number"] for row in rows}
+
+
+async def compare_names(connection: Connection, source: Source) -> None:
+    """What the schemas are called is itself the record of it: plain, or under one prefix."""
+    there = [row["name"] for row in await connection.fetch(sql("list_identities"))]
+    wanted = identity_of(source)
+    if there and wanted not in there:
+        raise OtherNames(there=", ".join(there), wanted=wanted)
 
 
 async def read_standing(connection: Connection) -> Record:

@@ -6,13 +6,17 @@ cancellation pass. A handler that has not ended by then takes the replica with i
 because work that cannot be stopped could otherwise run twice.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
+from supervisor.artifacts import Artifacts
+from supervisor.config import Settings
 from supervisor.lease import Lease
 from supervisor.outcome import Outcome
+from supervisor.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +39,28 @@ class Claim:
     key: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a handler works: what its replica has for it. `store` has the worker's rights and no more."""
+
+    worker_id: str
+    settings: Settings
+    store: Store
+    maintenance: Store
+    """CHECKPOINT and VACUUM; the worker's own where TENURE_MAINTENANCE_DATABASE_URL is not set."""
+    artifacts: Artifacts | None = None
+
+
 class Tools(Protocol):
     kill_seconds: float
+
+    @property
+    def place(self) -> Place:
+        """What this replica has for its handlers."""
+
+    @property
+    def equipment(self) -> Any:
+        """Of a leased row: what the actor's `equip` gave, the same for all its rows on this replica."""
 
     async def log(self, stream: str, data: bytes) -> None:
         """Append to the run's log; waits when the database is slower than the work."""
@@ -63,7 +87,9 @@ class Actor:
     """A kind of work. `check` names what is wrong with a payload before it is stored.
 
     With a `lease` it works on the rows of that table, without a leader: at most `slots` at a time
-    (TENURE_SLOTS where None), and up to `ahead` more are claimed already, so that short work does not wait.
+    (TENURE_SLOTS where None; a function where settings of its own decide), and up to `ahead` more are
+    claimed already, so that short work does not wait. `equip` opens what all of a replica's calls share, such
+    as a pool of children; it is closed when the last of them has ended.
     """
 
     domain: str
@@ -71,10 +97,20 @@ class Actor:
     action: str | None = None
     check: Callable[[Mapping[str, Any]], Sequence[str]] = no_complaints
     lease: Lease | None = None
-    slots: int | None = None
+    slots: int | Callable[[], int] | None = None
     ahead: int = 0
+    equip: Callable[[Place], AbstractAsyncContextManager[Any]] | None = None
+    fits: Callable[[Settings], bool] | None = None
+    """Whether a replica with these settings can do this work at all; one that cannot claims none of it."""
+    waits: bool = False
+    """Its runs only wait for rows that other actors work on: they have slots of their own (pools.py)."""
 
     @property
     def name(self) -> str:
         """The domain for runs; the table too for leased rows, because a domain has several."""
         return self.domain if self.lease is None else f"{self.domain}:{self.lease.name}"
+
+
+def waiting_domains(actors: Iterable[Actor]) -> frozenset[str]:
+    """The domains whose runs only wait."""
+    return frozenset(actor.domain for actor in actors if actor.lease is None and actor.waits)

@@ -14,6 +14,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -21,7 +22,7 @@ from uuid import UUID
 import anyio
 
 from supervisor import row_outcome
-from supervisor.actor import Actor, Claim
+from supervisor.actor import Actor, Claim, Place
 from supervisor.claims import Timer
 from supervisor.clock import boottime, jitter
 from supervisor.config import CLOCK_RATE_ERROR, Timings
@@ -34,7 +35,7 @@ from supervisor.logs import logger
 from supervisor.metrics import Metrics
 from supervisor.row_finisher import RowEnding, RowFinisher
 from supervisor.row_outcome import RowVerdict
-from supervisor.store import Record, Store
+from supervisor.store import Record
 from supervisor.wakeups import Wakeups
 
 BUSY_SECONDS: Final = 0.1
@@ -48,11 +49,13 @@ _log = logger("claim_loop")
 class RowTools:
     """The Tools of one leased row."""
 
-    __slots__ = ("_row", "kill_seconds")
+    __slots__ = ("_row", "equipment", "kill_seconds", "place")
 
-    def __init__(self, row: HeldRow, kill_seconds: float) -> None:
+    def __init__(self, row: HeldRow, kill_seconds: float, place: Place, equipment: Any) -> None:
         self._row = row
         self.kill_seconds = kill_seconds
+        self.place = place
+        self.equipment = equipment
 
     async def log(self, stream: str, data: bytes) -> None:
         _log.info("handler", stream=stream, text=data.decode("utf-8", "replace"), key=self._row.key)
@@ -71,8 +74,7 @@ class ClaimLoop:
     def __init__(
         self,
         actor: Actor,
-        store: Store,
-        owner: str,
+        place: Place,
         slots: int,
         timings: Timings,
         timer: Timer,
@@ -88,8 +90,10 @@ class ClaimLoop:
                 f"TENURE_STOP_BOUND_SECONDS ({timings.stop_bound:g} s)"
             )
         self.draining = False
-        self._actor, self._lease, self._store, self._owner = actor, lease, store, owner
-        self._slots = actor.slots or slots
+        store, owner = place.store, place.worker_id
+        self._actor, self._lease, self._place, self._store, self._owner = actor, lease, place, store, owner
+        own = actor.slots() if callable(actor.slots) else actor.slots
+        self._slots = own or slots
         self._room = self._slots + actor.ahead
         self._kill = timings.kill
         self._wakeups, self._metrics = wakeups, metrics
@@ -101,6 +105,7 @@ class ClaimLoop:
         self._work = asyncio.Event()
         self._freed = asyncio.Event()
         self._returned: list[HeldRow] = []
+        self._equipment: Any = None
         self._finisher = RowFinisher(store, owner, self._sql.finish, self._answered)
         self._held_gauge = metrics.leases_held.labels(lease.table)
 
@@ -114,7 +119,8 @@ class ClaimLoop:
         return len(self._holdings)
 
     async def run(self) -> None:
-        async with anyio.create_task_group() as group:
+        equip = nullcontext() if self._actor.equip is None else self._actor.equip(self._place)
+        async with equip as self._equipment, anyio.create_task_group() as group:
             group.start_soon(self._finisher.run)
             for _ in range(self._slots):
                 group.start_soon(self._serve)
@@ -220,7 +226,7 @@ class ClaimLoop:
             self._holdings.ended(row)
 
     async def _handle(self, row: HeldRow) -> RowVerdict:
-        claim, tools = self._shape.claim(row), RowTools(row, self._kill)
+        claim, tools = self._shape.claim(row), RowTools(row, self._kill, self._place, self._equipment)
         try:
             if self._lease.timeout_seconds is None:
                 return row_outcome.of_outcome(self._lease, await self._actor.handle(claim, tools))

@@ -10,13 +10,14 @@ With a connection of your own, work appears exactly if your transaction commits:
         await connection.execute("UPDATE orders SET paid = true WHERE id = $1", 42)
         await enqueue(connection, "nightly", {"env": {"ORDER": "42"}}, key="order-42")
 
-`enqueue` and `emit` take anything with asyncpg's `fetchrow`. From another driver or language, call the SQL
-functions `supervisor.enqueue(job, payload, key, not_before, priority)` and `supervisor.emit(type, payload,
-dedupe_key)`.
+`enqueue` and `emit` take anything with asyncpg's `fetchrow`, `enqueue_many` anything with its `fetch`. From
+another driver or language, call the SQL functions `supervisor.enqueue(job, payload, key, not_before,
+priority)`, `supervisor.enqueue_many(job, payloads, keys, not_before, priority)` and `supervisor.emit(type,
+payload, dedupe_key)`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, Self
@@ -25,12 +26,13 @@ import anyio
 
 from schemas import queries
 from supervisor.clock import boottime
-from supervisor.errors import NotFound, TenureError
+from supervisor.errors import BadInput, NotFound, TenureError
 from supervisor.jobrun import TERMINAL
 from supervisor.store import Record, Store
 
 POLL_SECONDS = 0.1
 POLL_MAX_SECONDS = 2.0
+MANY_AT_ONCE = 5000
 
 
 class StillRunning(TenureError):
@@ -41,6 +43,10 @@ class StillRunning(TenureError):
 
 class Connection(Protocol):
     async def fetchrow(self, query: str, *args: Any) -> Any: ...
+
+
+class Many(Protocol):
+    async def fetch(self, query: str, *args: Any) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,27 @@ async def enqueue(
     return Triggered(row["id"], row["state"], row["created"])
 
 
+async def enqueue_many(
+    connection: Many,
+    job: str,
+    payloads: Sequence[Mapping[str, Any]],
+    *,
+    keys: Sequence[str | None] | None = None,
+    not_before: datetime | None = None,
+    priority: int | None = None,
+) -> list[Triggered]:
+    """Many runs of one job, all or none of them; in the caller's transaction, if there is one."""
+    rows = await connection.fetch(
+        queries()["enqueue_runs"].sql,
+        job,
+        [json.dumps(dict(payload)) for payload in payloads],
+        None if keys is None else list(keys),
+        not_before,
+        priority,
+    )
+    return [Triggered(row["id"], row["state"], row["created"]) for row in rows]
+
+
 async def emit(
     connection: Connection,
     event_type: str,
@@ -130,6 +157,31 @@ class Client:
         return await enqueue(
             _Rows(self._store, "enqueue_run"), job, payload, key=key, not_before=not_before, priority=priority
         )
+
+    async def trigger_many(
+        self,
+        job: str,
+        payloads: Sequence[Mapping[str, Any]],
+        *,
+        keys: Sequence[str | None] | None = None,
+        not_before: datetime | None = None,
+        priority: int | None = None,
+    ) -> list[Triggered]:
+        """In calls of MANY_AT_ONCE, each all or nothing; with keys, a repetition makes nothing twice."""
+        if keys is not None and len(keys) != len(payloads):
+            raise BadInput(what="as many keys as payloads, or none")
+        made: list[Triggered] = []
+        for first in range(0, len(payloads), MANY_AT_ONCE):
+            part = slice(first, first + MANY_AT_ONCE)
+            made += await enqueue_many(
+                _Rows(self._store, "enqueue_runs"),
+                job,
+                payloads[part],
+                keys=None if keys is None else keys[part],
+                not_before=not_before,
+                priority=priority,
+            )
+        return made
 
     async def emit(
         self, event_type: str, payload: Mapping[str, Any] | None = None, *, dedupe_key: str | None = None
@@ -175,3 +227,6 @@ class _Rows:
 
     async def fetchrow(self, _query: str, *args: Any) -> Record | None:
         return await self.store.row(self.name, *args)
+
+    async def fetch(self, _query: str, *args: Any) -> Sequence[Record]:
+        return await self.store.rows(self.name, *args)

@@ -188,7 +188,7 @@ class Cluster:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             lines = self._pid_file()
-            if len(lines) > 7 and lines[0] == str(pid) and lines[7].startswith("ready"):
+            if len(lines) > 7 and lines[0] == str(pid) and lines[7].startswith(("ready", "standby")):
                 self.port = int(lines[3])
                 return
             if self._child is not None and self._child.poll() is not None:

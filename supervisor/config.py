@@ -1,6 +1,7 @@
 """Settings: read once, frozen, refused when their relations are wrong.
 
 From the environment (prefix TENURE_) and from `tenure.toml` in the working directory; the environment wins.
+The database is that of TENURE_DATABASE_URL, else that of `[db]`, by its parts (`project_settings`).
 """
 
 from dataclasses import astuple, dataclass
@@ -16,8 +17,10 @@ from pydantic_settings import (
 )
 
 from supervisor.errors import BadSettings
+from supervisor.project_settings import load_database_settings
 
 CLOCK_RATE_ERROR = 1.02
+API_TOKEN_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class Settings(BaseSettings):
     worker_database_url: SecretStr | None = None
     migrate_database_url: SecretStr | None = None
     listen_database_url: SecretStr | None = None
+    maintenance_database_url: SecretStr | None = None
     pooler: Literal["none", "transaction"] = "none"
     redis_url: SecretStr | None = None
     http_host: str = "127.0.0.1"
@@ -84,6 +88,7 @@ class Settings(BaseSettings):
     state_dir: Path = Path(".tenure")
     artifacts_dir: Path | None = None
     libraries_dir: Path | None = None
+    thumbs_dir: Path | None = None
     api_token: SecretStr | None = None
     drain_seconds: float = Field(default=20, ge=0)
     log_format: Literal["auto", "json", "text"] = "auto"
@@ -128,8 +133,11 @@ class Settings(BaseSettings):
         return tuple(name.strip() for name in self.domains.split(",") if name.strip())
 
 
-def load_settings(**overrides: Any) -> Settings:
-    """Read the settings, or raise BadSettings naming every fault (never a value: it may be a secret)."""
+def load_settings(*, project_key: str | None = None, **overrides: Any) -> Settings:
+    """Read the settings, or raise BadSettings naming every fault (never a value: it may be a secret).
+
+    A project key given here is meant in place of db.project_key.
+    """
     try:
         settings = Settings(**overrides)
     except ValidationError as error:
@@ -137,6 +145,43 @@ def load_settings(**overrides: Any) -> Settings:
             f"TENURE_{'_'.join(map(str, fault['loc'])).upper()}: {fault['msg']}" for fault in error.errors()
         )
         raise BadSettings(what=faults) from None
-    if complaints := settings.timings.complaints():
+    if complaints := [*settings.timings.complaints(), *_token_complaints(settings)]:
         raise BadSettings(what="; ".join(complaints))
-    return settings.model_copy(update={"state_dir": Path.cwd() / settings.state_dir})
+    settings = settings.model_copy(update=_urls(settings, project_key))
+    return settings.model_copy(update=_places(settings))
+
+
+def _token_complaints(settings: Settings) -> list[str]:
+    """It is compared, not hashed: its length is all that is between it and whoever guesses."""
+    token = settings.api_token
+    if token is None or len(token.get_secret_value().strip()) >= API_TOKEN_LENGTH:
+        return []
+    short = f"TENURE_API_TOKEN has fewer than {API_TOKEN_LENGTH} characters and can be guessed"
+    return [f"{short}: make one with `openssl rand -hex 32`"]
+
+
+def _urls(settings: Settings, project_key: str | None) -> dict[str, SecretStr]:
+    """From `[db]`, where no URL says where the database is."""
+    if settings.database_url is not None:
+        return {}
+    parts = load_database_settings()
+    if not parts.in_use:
+        return {}
+    place = parts.place(project_key)
+    return {
+        "database_url": SecretStr(place.dsn),
+        "migrate_database_url": settings.migrate_database_url or SecretStr(place.admin_dsn),
+    }
+
+
+def _places(settings: Settings) -> dict[str, Path | None]:
+    """Directories by their whole names. With the embedded database, everything has a place beside it."""
+    state = Path.cwd() / settings.state_dir
+    libraries = settings.libraries_dir
+    if libraries is None and settings.database_url is None:
+        libraries = state / "libraries"
+    return {
+        "state_dir": state,
+        "thumbs_dir": state / (settings.thumbs_dir or "thumbs"),
+        "libraries_dir": libraries and Path.cwd() / libraries,
+    }

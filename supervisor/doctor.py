@@ -19,7 +19,8 @@ from supervisor.store import Record, Store
 Result = Literal["ok", "warn", "fail"]
 
 OLDEST, NEWEST = 15, 18
-CONNECTIONS_PER_REPLICA: Final = 18  # two pools of eight, the beat's own and the one that listens
+# three pools of eight, four for leases, two for duties and two for upkeep; renewals, beats and LISTEN
+CONNECTIONS_PER_REPLICA: Final = 35
 CLOCK_SECONDS: Final = 30.0
 
 # name, query, result when it finds something, what that means, what to do
@@ -68,7 +69,7 @@ async def examine(
         return findings
     if leases:
         faults = await grant_faults(control, leases)
-        fine = "exactly what the packages' lease contracts say"
+        fine = "exactly what the lease contracts say"
         findings.append(_listed("lease rights", faults, fine, "run `tenure migrate`"))
     findings += await _examine_roles(control, worker)
     findings += await _examine_fleet(control, server, timings)

@@ -90,11 +90,14 @@ class Election:
     async def _campaign(self) -> Tenure:
         while True:
             try:
-                if (tenure := await self.attempt()) is not None:
+                tenure = await self.attempt()
+                self._metrics.unsafe_server.set(0)
+                if tenure is not None:
                     return tenure
             except (DatabaseUnreachable, OutcomeUnknown) as error:
                 _log.info("no election without the database", reason=str(error))
             except UnsafeServer as error:
+                self._metrics.unsafe_server.set(1)
                 _log.error("this server gives out no tenure", reason=str(error), hint=error.advice)
             await self._wakeups.wait("leader", jitter(POLL_SECONDS))
 
@@ -114,11 +117,13 @@ class Election:
         if row is None:
             return None
         self._memory.learn(row["epoch"], row["system_identifier"], row["timeline"])
+        # the second key: the database's clock may have been set forward since the failover
+        watched_until = (self._memory.moved_at or 0.0) + self._timings.stop_bound
         return Tenure(
             epoch=row["epoch"],
             holder=self._worker_id,
             trusted_until=sent + self._timings.renew_deadline,
-            quarantined_until=self._clock.now() + row["quarantine_seconds"],
+            quarantined_until=max(self._clock.now() + row["quarantine_seconds"], watched_until),
         )
 
     async def _serve(self, tenure: Tenure, lead: Lead) -> str:

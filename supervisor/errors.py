@@ -13,6 +13,8 @@ class TenureError(Exception):
 
     hint: ClassVar[str] = ""
     exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int | None] = None
+    """Where the exit code says too little."""
 
     def __init__(self, **facts: Any) -> None:
         self.facts = facts
@@ -47,6 +49,21 @@ class Conflict(TenureError):
     """{what}"""
 
     exit_code = 4
+
+
+class QueueFull(TenureError):
+    """{what}"""
+
+    hint = "try again later"
+    exit_code = 4
+    http_status = 429
+
+
+class Forbidden(TenureError):
+    """the role {role} may not do this"""
+
+    hint = "it needs a token of role {needed}: `tenure token create NAME --role {needed}`"
+    http_status = 403
 
 
 class NotFound(TenureError):

@@ -1,6 +1,6 @@
 """Outcomes on their way to the database: in batches, each repeated until it was answered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -29,9 +29,14 @@ class Ending:
 
 
 class Finisher:
-    """`answered` is told (ending, answer): RECORDED, ALREADY or SUPERSEDED."""
+    """`answered` is told the endings of a batch and the answers by run: RECORDED, ALREADY or SUPERSEDED."""
 
-    def __init__(self, store: Store, worker_id: str, answered: Callable[[Ending, str], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        worker_id: str,
+        answered: Callable[[Sequence[Ending], Mapping[int, str]], None],
+    ) -> None:
         self._store = store
         self._worker_id = worker_id
         self._answered = answered
@@ -58,8 +63,7 @@ class Finisher:
                 await anyio.sleep(jitter(REFUSED_SECONDS))
                 refused = Verdict("FAILED", None, "OUTCOME_REFUSED", str(error)[:500])
                 batch = [Ending(batch[0].run_id, batch[0].claim_id, batch[0].epoch, refused)]
-        for ending in batch:
-            self._answered(ending, answers[ending.run_id])
+        self._answered(batch, answers)
 
     async def _send(self, batch: list[Ending]) -> dict[int, str]:
         verdicts = [ending.verdict for ending in batch]

@@ -154,6 +154,7 @@ class Fleet:
         state = "is up" if not patience.cancelled_caught else "is starting, and not every replica answers yet"
         Console().print(
             f"\n[bold]Tenure {state}[/bold]: {len(self._members)} replicas on {database}\n"
+            f"  console   {self._members[0].url}\n"
             f"  status    {self._members[0].url}status\n"
             f"  replicas  {' '.join(member.url for member in self._members)}\n"
             f"  state     {self._settings.state_dir}\n"
@@ -180,6 +181,7 @@ def _at(settings: Settings, urls: Urls) -> Settings:
             "database_url": SecretStr(urls.control),
             "worker_database_url": SecretStr(urls.worker),
             "listen_database_url": SecretStr(urls.control),
+            "maintenance_database_url": SecretStr(urls.maintenance),
             "artifacts_dir": settings.artifacts_dir or settings.state_dir / "artifacts",
         }
     )

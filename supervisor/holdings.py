@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from supervisor.claims import Timer, Why
+from supervisor.claims import Timer, Why, tell
 
 
 @dataclass(slots=True, eq=False)
@@ -99,8 +99,7 @@ class Holdings:
                     self._lose(row, now)
                 elif not row.lost and now < row.stop_at < stop_at:
                     row.stop_at = stop_at
-                    for callback in row.moved:
-                        callback(stop_at)
+                    tell(row.moved, stop_at)
             self._rearm()
 
     def enforce(self, now: float) -> None:

@@ -9,5 +9,5 @@ from dataclasses import dataclass, field
 class Identity:
     """Host and boot: neither the name nor the secret is ever used again."""
 
-    worker_id: str = field(default_factory=lambda: f"{socket.gethostname()[:100]}-{uuid.uuid4()}")
+    worker_id: str = field(default_factory=lambda: f"{socket.gethostname()[:63]}-{uuid.uuid4()}")
     secret: uuid.UUID = field(default_factory=uuid.uuid4, repr=False)

@@ -233,9 +233,10 @@ class Command:
         return None
 
     def _order(self, order: dict[str, Any]) -> None:
-        if self._control:
-            with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
-                self._control.send(json.dumps(order).encode())
+        # deadlines come from the thread of beats, and meanwhile the command may end and its socket be closed
+        if control := self._control:
+            with suppress(OSError):
+                control.send(json.dumps(order).encode())
 
     def _close(self) -> None:
         if self._control:

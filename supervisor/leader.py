@@ -1,10 +1,11 @@
 """What a leader does: one look a tick, then each duty on its own.
 
 A duty that raises or stalls is counted and cut off, and the others go on; a leader of which a duty makes no
-progress for two leases gives up its tenure. Every call carries the epoch, and the database refuses it when
-that is over.
+progress for two leases and D gives up its tenure. Every call carries the epoch, and the database refuses it
+when that is over.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -59,21 +60,28 @@ class Leader:
         wakeups: Wakeups,
         metrics: Metrics,
         *,
+        duty_store: Store | None = None,
         clock: Clock | None = None,
         short_leases: ShortLeases | None = None,
         artifacts: Artifacts | None = None,
         leases: Sequence[Lease] = (),
+        domain_duties: Sequence[str] = (),
+        waiting: frozenset[str] = frozenset(),
     ) -> None:
+        """`waiting` domains have slots of their own; one that is not known here shares with all others."""
         self._store = store
+        self._duty_store = duty_store or store
         self._tenure = tenure
         self._timings = timings
         self._wakeups = wakeups
         self._metrics = metrics
         self._clock = clock or Clock()
         self._short_leases = short_leases or ShortLeases()
+        self._waiting = waiting
         self._beats: Watch[str, int] = Watch()
         self._runs: Watch[int, int] = Watch()
         self._partitions_due = self._clock.now()
+        self._at_it: set[str] = set()
         self._recoveries = [(lease.table, render(lease).recover) for lease in leases]
         self._maker = Maker(store, self._call)
         self._retention = Retention(store, self._call, artifacts, metrics, self._clock)
@@ -87,45 +95,63 @@ class Leader:
             self.next_attempts,
             self.partitions,
             self.recover_rows,
+            *map(self._domain_duty, domain_duties),
         )
-        start = self._clock.now()
-        self.progress: dict[str, float] = dict.fromkeys(
-            ("look", "assign", "schedules", "events", *(duty.__name__ for duty in self.duties)), start
-        )
+        watched = ["look", "assign", "schedules", "events", *(duty.__name__ for duty in self.duties)]
+        # a domain's duty that cannot be done is told and counted, and is no reason to give up all the others
+        watched = [name for name in watched if name not in domain_duties]
+        self.progress: dict[str, float] = dict.fromkeys(watched, self._clock.now())
 
     async def run(self) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(self._tick_for_ever)
             group.start_soon(self._assign_for_ever)
+            group.start_soon(self._fire_for_ever)
             group.start_soon(self._make_for_ever)
             group.start_soon(self._retention.run)
 
     async def _tick_for_ever(self) -> None:
         period = min(TICK_SECONDS, self._timings.heartbeat)
-        while True:
-            self._require_progress()
-            sight: list[Sight] = []
-            await self._guarded("look", self._look_into(sight))
-            if sight:
-                async with anyio.create_task_group() as group:
+        async with anyio.create_task_group() as group:
+            while True:
+                self._require_progress()
+                sight: list[Sight] = []
+                await self._guarded("look", self._look_into(sight))
+                if sight:
                     for duty in self.duties:
-                        group.start_soon(self._guarded, duty.__name__, duty(sight[0]))
-                self._metrics.last_tick.set_to_current_time()
-            await self._clock.sleep(period)
+                        # one that is still at it keeps its own place, and nobody waits for it
+                        if duty.__name__ not in self._at_it:
+                            self._at_it.add(duty.__name__)
+                            group.start_soon(self._take_turn, duty, sight[0])
+                    self._metrics.last_tick.set_to_current_time()
+                await self._clock.sleep(period)
+
+    async def _take_turn(self, duty: Duty, sight: Sight) -> None:
+        try:
+            await self._guarded(duty.__name__, duty(sight))
+        finally:
+            self._at_it.discard(duty.__name__)
 
     async def _assign_for_ever(self) -> None:
         period = min(TICK_SECONDS, self._timings.heartbeat)
         while True:
             again: list[bool] = []
+            began = self._clock.now()
             await self._guarded("assign", self._assign_into(again))
+            ended = self._clock.now()
             if not (again and again[0]):
                 await self._wakeups.wait("run", self._short_leases.patience(period))
-            # hints come in swarms; a short pause turns many into one batch
-            await self._clock.sleep(ASSIGN_PAUSE_SECONDS)
+            # hints come in swarms: a rest as long as the work makes one batch of them, and costs nobody more
+            rest = min(ended - began, ASSIGN_PAUSE_SECONDS)
+            await self._clock.sleep(ended + rest - self._clock.now())
+
+    async def _fire_for_ever(self) -> None:
+        while True:
+            await self._guarded("schedules", self._make(self._maker.schedules))
+            await self._clock.sleep(MAKE_SECONDS)
 
     async def _make_for_ever(self) -> None:
         while True:
-            await self._guarded("schedules", self._make(self._maker.schedules))
             await self._guarded("events", self._make(self._maker.events))
             await self._wakeups.wait("event", MAKE_SECONDS)
 
@@ -144,19 +170,24 @@ class Leader:
             self._metrics.duty_errors.labels(name).inc()
             _log.warning("duty failed", duty=name, error=f"{type(error).__name__}: {error}")
         else:
-            self.progress[name] = self._clock.now()
+            if name in self.progress:
+                self.progress[name] = self._clock.now()
 
     def _require_progress(self) -> None:
         now = self._clock.now()
         name, last = min(self.progress.items(), key=lambda item: item[1])
-        if now - last > 2 * self._timings.leader_lease:
+        # the others' watches of D have to come to their end under one leader
+        if now - last > 2 * self._timings.leader_lease + self._timings.stop_bound:
             raise NoProgress(f"{name} has made no progress for {now - last:.0f} s")
 
     async def _call(self, query: str, *args: Any) -> Sequence[Record]:
         """A fenced call; not even sent when this leader no longer trusts itself."""
+        self._require_trust()
+        return await self._store.rows(query, self._tenure.epoch, *args)
+
+    def _require_trust(self) -> None:
         if not self._tenure.trusted(self._clock.now()):
             raise TrustOver(epoch=self._tenure.epoch, why="no renewal was answered in time")
-        return await self._store.rows(query, self._tenure.epoch, *args)
 
     async def _look_into(self, sight: list[Sight]) -> None:
         sight.append(await self.look())
@@ -180,7 +211,7 @@ class Leader:
                 beat_seq=row["beat_seq"],
                 stop_bound_seconds=row["stop_bound_seconds"],
                 silent_seconds=row["silent_seconds"],
-                held=row["held"],
+                held_by=json.loads(row["held_by"]),
                 running=row["running"],
             )
             for row in rows
@@ -199,18 +230,19 @@ class Leader:
         now = self._clock.now()
         # a silent worker gets nothing: it could not start it
         awake = [worker for worker in workers if worker.silent_seconds < self._timings.confirm_after]
-        rooms = {domain: min(room, ASSIGN_BATCH) for domain, room in plan.rooms(awake).items()}
+        # each domain by its own room, so that many due runs of one never hide those of another
+        rooms = {domain: min(room, ASSIGN_BATCH) for domain, room in plan.rooms(awake, self._waiting).items()}
         if not rooms:
             return False
         stopped = _named(plan.stopped(workers, self._beats, now, self._timings.stop_bound))
         rows = await self._store.rows(
             "read_due", list(rooms), list(rooms.values()), *stopped, self._timings.stop_bound
         )
-        chosen = plan.assign([Due(*row) for row in rows], awake)
+        chosen = plan.assign([Due(*row) for row in rows], awake, self._waiting)
         if not chosen:
             return False
         async with self._short_leases.hold([run.id for run in chosen]) as later:
-            return await self._give([run for run in chosen if run.id not in later], stopped) == ASSIGN_BATCH
+            return await self._give([run for run in chosen if run.id not in later], stopped) >= ASSIGN_BATCH
 
     async def _give(self, chosen: Sequence[Assignment], stopped: tuple[list[str], list[int]]) -> int:
         if not chosen:
@@ -293,9 +325,19 @@ class Leader:
     async def recover_rows(self, _sight: Sight) -> None:
         """Leases that ran out, also where nobody claims now. Each statement is safe by itself."""
         for table, recover in self._recoveries:
-            if rows := await self._store.rows(recover, ASSIGN_BATCH):
+            if rows := await self._duty_store.rows(recover, ASSIGN_BATCH):
                 self._metrics.leases_recovered.labels(table).inc(len(rows))
                 _log.warning("leases had run out", table=table, rows=len(rows))
+
+    def _domain_duty(self, query: str) -> Duty:
+        """A domain's own part of a tick: one fenced call that changes what is due and nothing else."""
+
+        async def duty(_sight: Sight) -> None:
+            self._require_trust()
+            await self._duty_store.rows(query, self._tenure.epoch)
+
+        duty.__name__ = query
+        return duty
 
     async def partitions(self, _sight: Sight) -> None:
         if self._clock.now() >= self._partitions_due:

@@ -16,7 +16,10 @@ from supervisor.config import Settings
 def configure(settings: Settings) -> None:
     as_text = settings.log_format == "text" or (settings.log_format == "auto" and sys.stderr.isatty())
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if as_text else structlog.processors.JSONRenderer(ensure_ascii=True)
+        # the default prints the values of variables with a traceback, and some are secrets
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        if as_text
+        else structlog.processors.JSONRenderer(ensure_ascii=True)
     )
     structlog.configure(
         processors=[
@@ -33,6 +36,11 @@ def configure(settings: Settings) -> None:
         logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _StandardError())),
         cache_logger_on_first_use=True,
     )
+
+
+def to_standard_error() -> None:
+    """For commands: their output is for pipes, and no line of a log may stand in it."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _StandardError())))
 
 
 class _StandardError(io.TextIOBase):

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from supervisor.clock import boottime
+
 
 @dataclass(slots=True)
 class Memory:
@@ -9,9 +11,18 @@ class Memory:
     system_identifier: int | None = None
     timeline: int | None = None
     changes: int = 0
+    moved_at: float | None = None
+    """When this process, by its own clock, saw another server or timeline than before."""
+
+    def left_behind(self, system_identifier: int, timeline: int) -> bool:
+        """Is this server one that a failover, which was seen here, has left behind?"""
+        return system_identifier == self.system_identifier and timeline < (self.timeline or 0)
 
     def learn(self, epoch: int, system_identifier: int, timeline: int) -> None:
         """Remember the greatest; timelines are compared within one system only."""
+        known = self.timeline is not None
+        if known and (system_identifier != self.system_identifier or timeline > (self.timeline or 0)):
+            self.moved_at = boottime()
         if system_identifier != self.system_identifier:
             self.system_identifier, self.timeline = system_identifier, timeline
         else:

@@ -27,6 +27,9 @@ class Metrics:
         self.last_tick = gauge(
             "tenure_leader_last_tick_timestamp_seconds", "When this replica's leader last finished a tick"
         )
+        self.unsafe_server = gauge(
+            "tenure_unsafe_server", "1 while the database gives out no tenure because it could not keep it"
+        )
         self.duty_errors = counter("tenure_leader_duty_errors", "Duties of the leader that raised", ("duty",))
         self.fenced_writes = counter("tenure_fenced_writes", "Writes refused because the tenure was over")
         self.runs = gauge("tenure_runs", "Runs by state", ("domain", "state"))
@@ -42,6 +45,9 @@ class Metrics:
         self.redis_errors = counter("tenure_redis_errors", "Calls to Redis that failed or came too late")
         self.redis_open = gauge("tenure_redis_open", "1 while Redis is left alone after an error")
         self.leases_held = gauge("tenure_leases_held", "Leased rows this replica holds", ("table",))
+        self.leases_expired = gauge(
+            "tenure_leases_expired", "Leased rows whose owner did not renew, not recovered yet", ("table",)
+        )
         self.leases_recovered = counter(
             "tenure_leases_recovered", "Rows whose lease had run out, recovered by this replica", ("table",)
         )

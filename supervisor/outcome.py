@@ -31,9 +31,10 @@ class Snooze:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """The work is given up for good; no further attempt."""
+    """The work is given up for good; no further attempt. A leased row keeps the code."""
 
     reason: str = ""
+    error_code: str = "CANCELED_BY_HANDLER"
 
 
 Outcome = Done | Retry | Snooze | Cancel

@@ -5,14 +5,18 @@ nothing where they have moved on.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from supervisor import pools
+from supervisor.pools import Pool, pool_of, size_of
 from supervisor.watch import Watch
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
+    """`held_by` counts the runs it was given and has not ended, by their domain."""
+
     worker_id: str
     state: str
     domains: frozenset[str]
@@ -20,12 +24,11 @@ class Worker:
     beat_seq: int
     stop_bound_seconds: float
     silent_seconds: float
-    held: int = 0
+    held_by: Mapping[str, int] = field(default_factory=dict)
     running: int = 0
 
-    @property
-    def free(self) -> int:
-        return max(0, self.slots - self.held) if self.state == "active" else 0
+    def free_in(self, pool: Pool, waiting: frozenset[str]) -> int:
+        return pools.free_in(pool, self.slots, self.held_by, waiting) if self.state == "active" else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,34 +70,42 @@ class Expiry:
     beat_seq: int | None
 
 
-def rooms(workers: Iterable[Worker]) -> dict[str, int]:
+def rooms(workers: Iterable[Worker], waiting: frozenset[str]) -> dict[str, int]:
     """How many runs of each domain could be taken now."""
     free: dict[str, int] = defaultdict(int)
     for worker in workers:
         for domain in worker.domains:
-            free[domain] += worker.free
+            free[domain] += worker.free_in(pool_of(domain, waiting), waiting)
     return {domain: count for domain, count in sorted(free.items()) if count > 0}
 
 
-def assign(due: Sequence[Due], workers: Iterable[Worker]) -> list[Assignment]:
-    """In claim order, each run to the least loaded worker of its domain; ties go by name."""
-    free = {worker.worker_id: worker.free for worker in workers}
+def assign(due: Sequence[Due], workers: Iterable[Worker], waiting: frozenset[str]) -> list[Assignment]:
+    """In claim order, each run to the worker of its domain whose pool is least loaded; ties go round."""
+    free: dict[tuple[str, Pool], int] = {}
     able: dict[str, list[Worker]] = defaultdict(list)
-    for worker in workers:
+    for worker in sorted(workers, key=lambda one: one.worker_id):
         for domain in worker.domains:
             able[domain].append(worker)
+            pool = pool_of(domain, waiting)
+            free[worker.worker_id, pool] = worker.free_in(pool, waiting)
     left: dict[int, int] = {}
     chosen: list[Assignment] = []
     for run in due:
         room = left.setdefault(run.job_definition_id, run.room) if run.room is not None else 1
-        candidates = [worker for worker in able[run.domain] if free[worker.worker_id] > 0]
+        pool = pool_of(run.domain, waiting)
+        crowd = able[run.domain]
+        candidates = [
+            (-places / size_of(pool, worker.slots), (place - run.id) % len(crowd), worker.worker_id)
+            for place, worker in enumerate(crowd)
+            if (places := free[worker.worker_id, pool]) > 0
+        ]
         if room <= 0 or not candidates:
             continue
-        best = min(candidates, key=lambda w: (-free[w.worker_id] / w.slots, w.worker_id))
-        free[best.worker_id] -= 1
+        *_, best = min(candidates)
+        free[best, pool] -= 1
         if run.room is not None:
             left[run.job_definition_id] = room - 1
-        chosen.append(Assignment(run.id, run.version, best.worker_id))
+        chosen.append(Assignment(run.id, run.version, best))
     return chosen
 
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 from supervisor.claims import Claims
 from supervisor.clock import boottime, jitter
@@ -72,7 +73,9 @@ class Pulse:
             runner.run(self._main())
 
     async def _main(self) -> None:
-        store = Store(self.url, name=f"tenure/{self.worker_id}/beat", size=1, pooled=self.pooled)
+        store = Store(
+            self.url, name=f"tenure/{self.worker_id}/beat", size=1, pooled=self.pooled, memory=self.memory
+        )
         enforcing = asyncio.create_task(self._enforce())
         try:
             while not self._stopping.is_set():
@@ -112,10 +115,14 @@ class Pulse:
                 self.draining,
                 timeout=self._patience,
             )
+            await self._hear(store, named, row, sent)
         except Exception as error:  # noqa: BLE001  however it fails, it is a beat not answered, and the next follows
             self.metrics.beat_errors.inc()
-            _log.warning("beat not answered", worker_id=self.worker_id, reason=str(error))
+            _log.warning("beat not answered", worker_id=self.worker_id, reason=str(error) or repr(error))
             return False
+        return True
+
+    async def _hear(self, store: Store, named: list[UUID], row: Record | None, sent: float) -> None:
         if row is None:
             raise AssertionError("a beat always answers one row")
         now = boottime()
@@ -125,7 +132,6 @@ class Pulse:
         self.claims.answered(named, set(row["listed"]), set(row["cancels"]), sent, now)
         self._learn(row)
         await self._mind_the_leader(store, row["leader_live"], now)
-        return True
 
     def _learn(self, row: Record) -> None:
         self.memory.learn(row["epoch"] or 0, row["system_identifier"], row["timeline"])

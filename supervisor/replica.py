@@ -8,20 +8,24 @@ skips the grace.
 
 import asyncio
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import anyio
 from structlog.contextvars import bind_contextvars
 
-from supervisor.actor import Actor
+from supervisor.actor import Actor, Place, waiting_domains
 from supervisor.api import create_app, serve
-from supervisor.artifacts.local import local_artifacts
+from supervisor.api.doorway import Doorway
+from supervisor.artifacts.backends import chosen_artifacts
+from supervisor.artifacts.settings import load_artifact_settings
 from supervisor.claim_loop import ClaimLoop
 from supervisor.claims import Claims
 from supervisor.clock import boottime
 from supervisor.config import Settings
 from supervisor.deadman import DeadMan
+from supervisor.domain import Domain
+from supervisor.domain_figures import keep_domain_figures, register_figures
 from supervisor.election import Election, Tenure
 from supervisor.errors import TenureError
 from supervisor.hints import Hints
@@ -47,27 +51,54 @@ _log = logger("replica")
 
 
 class Replica:
-    def __init__(self, settings: Settings, urls: RuntimeUrls, actors: Mapping[str, Actor]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        urls: RuntimeUrls,
+        actors: Mapping[str, Actor],
+        domains: Sequence[Domain] = (),
+    ) -> None:
         pooled = settings.pooler == "transaction"
         self.settings = settings
         self._identity = Identity()
         self.worker_id = self._identity.worker_id
         self.metrics = Metrics()
         self.draining = False
-        self.store = Store(urls.control, name=f"tenure/{self.worker_id}", pooled=pooled)
+        self._memory = memory = Memory()
+        self.store = Store(urls.control, name=f"tenure/{self.worker_id}", pooled=pooled, memory=memory)
+        # renewals wait for nobody, and domains' duties that stall keep nobody else waiting
+        self._term_store = Store(
+            urls.control, name=f"tenure/{self.worker_id}/term", size=1, pooled=pooled, memory=memory
+        )
+        self._duty_store = Store(
+            urls.control, name=f"tenure/{self.worker_id}/duty", size=2, pooled=pooled, memory=memory
+        )
         self._urls = urls
-        self._work_store = Store(urls.worker, name=f"tenure/{self.worker_id}/work", pooled=pooled)
-        self._row_store = Store(urls.worker, name=f"tenure/{self.worker_id}/rows", pooled=pooled)
+        self._domains = domains
+        self.work_store = Store(
+            urls.worker, name=f"tenure/{self.worker_id}/work", pooled=pooled, memory=memory
+        )
+        self._row_store = Store(
+            urls.worker, name=f"tenure/{self.worker_id}/rows", pooled=pooled, memory=memory
+        )
+        self._maintenance = Store(
+            urls.maintenance, name=f"tenure/{self.worker_id}/upkeep", size=2, pooled=pooled
+        )
+        # only a place that was named: a pod's own disk would lose everything with the pod
+        self._artifacts = chosen_artifacts(load_artifact_settings(), settings.state_dir)
         self._wakeups = Wakeups(self.worker_id)
         self._hints = self._make_hints()
-        self._memory = Memory()
         self._leases = [actor.lease for actor in actors.values() if actor.lease is not None]
-        self._figures = StatusCache(self.store, self._leases)
+        self._figures = StatusCache(
+            self.store, self._leases, confirm_after_seconds=settings.timings.confirm_after
+        )
+        self._domain_figures = register_figures(domains, self.metrics.registry)
         self._drain_wanted = asyncio.Event()
         self._hurry = anyio.CancelScope()
         timer = SharedTimer(DeadMan())
         self._claims = Claims(settings.timings, timer.share())
         for_runs = {name: actor for name, actor in actors.items() if actor.lease is None}
+        self._waiting = waiting_domains(for_runs.values())
         self._loops = [self._make_loop(actor, timer) for actor in actors.values() if actor.lease is not None]
         self._keeper = Keeper(urls.worker, self.worker_id, [loop.kept for loop in self._loops], pooled=pooled)
         self.election = self._make_election()
@@ -84,7 +115,7 @@ class Replica:
             pooled=pooled,
         )
         self._runner = Runner(
-            self._work_store,
+            self._place(self.work_store),
             self._identity,
             for_runs,
             settings.slots,
@@ -92,6 +123,7 @@ class Replica:
             self._claims,
             self._wakeups,
             self.metrics,
+            waiting=self._waiting,
         )
 
     def _make_hints(self) -> Hints | None:
@@ -104,21 +136,23 @@ class Replica:
 
     def _make_election(self) -> Election:
         return Election(
-            self.store, self.worker_id, self.settings.timings, self._memory, self._wakeups, self.metrics
+            self._term_store, self.worker_id, self.settings.timings, self._memory, self._wakeups, self.metrics
         )
 
     def _make_loop(self, actor: Actor, timer: SharedTimer) -> ClaimLoop:
         settings = self.settings
         return ClaimLoop(
             actor,
-            self._row_store,
-            self.worker_id,
+            self._place(self._row_store),
             settings.slots,
             settings.timings,
             timer.share(),
             self._wakeups,
             self.metrics,
         )
+
+    def _place(self, store: Store) -> Place:
+        return Place(self.worker_id, self.settings, store, self._maintenance, self._artifacts)
 
     def _listener(self) -> Listener:
         loop = asyncio.get_running_loop()
@@ -132,17 +166,18 @@ class Replica:
 
     async def lead(self, tenure: Tenure) -> None:
         short_leases = ShortLeases(self._hints)
-        # logs move out only to a place that was named: a pod's own disk would lose them with the pod
-        artifacts = local_artifacts(self.settings) if self.settings.artifacts_dir else None
         await Leader(
             self.store,
             tenure,
             self.settings.timings,
             self._wakeups,
             self.metrics,
+            duty_store=self._duty_store,
             short_leases=short_leases,
-            artifacts=artifacts,
+            artifacts=self._artifacts,
             leases=self._leases,
+            domain_duties=[query for domain in self._domains for query in domain.duties],
+            waiting=self._waiting,
         ).run()
 
     async def run(self) -> None:
@@ -161,6 +196,7 @@ class Replica:
                     group.start_soon(loop.run)
                 group.start_soon(self._measure_loop_lag)
                 group.start_soon(self._keep_figures)
+                group.start_soon(keep_domain_figures, self._domain_figures, self.store)
                 await self._take_part()
                 await self._leave()
                 group.cancel_scope.cancel()
@@ -169,8 +205,13 @@ class Replica:
                 await asyncio.to_thread(self._pulse.stop)
                 await asyncio.to_thread(self._keeper.stop)
                 await self.store.close()
-                await self._work_store.close()
+                await self._term_store.close()
+                await self._duty_store.close()
+                await self.work_store.close()
                 await self._row_store.close()
+                await self._maintenance.close()
+                if self._artifacts is not None:
+                    await self._artifacts.aclose()
 
     async def _take_part(self) -> None:
         """Stand for election until somebody asks to drain; returns when leadership has been given up."""
@@ -190,7 +231,7 @@ class Replica:
             await self._drain(0)
         await asyncio.to_thread(self._pulse.stop)
         try:
-            await self._work_store.value("leave_worker", self.worker_id, self._identity.secret)
+            await self.work_store.value("leave_worker", self.worker_id, self._identity.secret)
         except TenureError as error:
             _log.warning("left without a word", reason=str(error))
         _log.info("drained")
@@ -215,7 +256,10 @@ class Replica:
             _log.info("serving", url=f"http://{settings.http_host}:{port}/")
             task_status.started()
 
-        await serve(create_app(self), settings.http_host, settings.http_port, ready=ready)
+        doorway = Doorway(self, lambda: create_app(self, self._domains))
+        async with anyio.create_task_group() as group:
+            group.start_soon(doorway.warm_up)
+            await serve(doorway, settings.http_host, settings.http_port, ready=ready)
 
     async def _measure_loop_lag(self) -> None:
         while True:
@@ -242,6 +286,8 @@ def show_figures(metrics: Metrics, figures: Figures) -> None:
         metrics.runs.labels(domain, state).set(count)
     for domain, seconds in figures.status["lag_seconds"].items():
         metrics.run_lag.labels(domain).set(seconds)
+    for table, rows in figures.status["leases"].items():
+        metrics.leases_expired.labels(table).set(rows["expired"])
 
 
 def void(_anything: object) -> None:

@@ -82,9 +82,9 @@ class Retention:
 
     async def discard(self) -> bool:
         """Delete artifacts that nothing refers to; one that cannot be deleted is passed by, and told."""
-        if self._artifacts is None or (place := await self._artifacts.place()) is None:
+        if self._artifacts is None or not (places := await self._artifacts.places()):
             return False
-        rows = await self._store.rows("list_discarded", place, self._after, DISCARDED)
+        rows = await self._store.rows("list_discarded", places, self._after, DISCARDED)
         self._after = rows[-1]["id"] if len(rows) == DISCARDED else 0
         gone: list[int] = []
         failed: ArtifactError | None = None

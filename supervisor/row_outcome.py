@@ -28,8 +28,9 @@ def of_outcome(lease: Lease, outcome: Outcome) -> RowVerdict:
         case Retry(code, message, after, result):
             code, message = verdict.clean(code)[:200], verdict.clean(message)
             return _checked(lease.retry, RowVerdict("retry", code, message, after, result))
-        case Cancel(reason):
-            return RowVerdict(lease.ending("cancel"), "CANCELED_BY_HANDLER", verdict.clean(reason))
+        case Cancel(reason, code):
+            code, message = verdict.clean(code)[:200], verdict.clean(reason)
+            return RowVerdict(lease.ending("cancel"), code, message)
         case Snooze(seconds):
             if lease.snooze is None:
                 return RowVerdict("retry", "SNOOZE_UNSUPPORTED", f"{lease.table} has no snooze; answer Retry")

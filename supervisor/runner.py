@@ -7,26 +7,29 @@ reported as lost.
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Final
-from uuid import UUID
 
 import anyio
 from anyio.abc import TaskGroup
 from structlog.contextvars import bound_contextvars
 
 from supervisor import verdict
-from supervisor.actor import Actor, Claim
+from supervisor.actor import Actor, Claim, Place
 from supervisor.claims import Claims, Held
 from supervisor.clock import boottime, jitter
 from supervisor.config import Timings
-from supervisor.errors import DatabaseUnreachable, OutcomeUnknown, TenureError
+from supervisor.errors import DatabaseUnreachable, OutcomeUnknown
 from supervisor.finisher import Ending, Finisher
+from supervisor.hands import Hands
 from supervisor.identity import Identity
 from supervisor.logs import logger
 from supervisor.metrics import Metrics
+from supervisor.pools import free_in, pool_of
 from supervisor.runlog import RunLog
-from supervisor.store import Record, Store
+from supervisor.store import Record
 from supervisor.verdict import Verdict
 from supervisor.wakeups import Wakeups
 
@@ -35,11 +38,23 @@ LAST_WORDS_SECONDS: Final = 5.0
 _log = logger("runner")
 
 
+@dataclass(slots=True)
+class Started:
+    """A run whose start was answered; `in_time`: it may still be executed."""
+
+    row: Record
+    held: Held
+    scope: anyio.CancelScope
+    in_time: bool
+
+
 class RunTools:
     """The Tools of one claim."""
 
-    def __init__(self, held: Held, log: RunLog, kill_seconds: float) -> None:
+    def __init__(self, held: Held, log: RunLog, kill_seconds: float, place: Place) -> None:
         self.kill_seconds = kill_seconds
+        self.place = place
+        self.equipment = None
         self._held = held
         self.log = log.write
 
@@ -56,7 +71,7 @@ class RunTools:
 class Runner:
     def __init__(
         self,
-        store: Store,
+        place: Place,
         identity: Identity,
         actors: Mapping[str, Actor],
         slots: int,
@@ -64,25 +79,31 @@ class Runner:
         claims: Claims,
         wakeups: Wakeups,
         metrics: Metrics,
+        *,
+        waiting: frozenset[str] = frozenset(),
     ) -> None:
-        self._store = store
+        self._place = place
+        self._store = store = place.store
         self._worker_id = identity.worker_id
         self._secret = identity.secret
         self._actors = actors
         self._slots = slots
+        self._waiting = waiting
         self._timings = timings
         self._claims = claims
         self._wakeups = wakeups
         self._metrics = metrics
+        self._duration = cache(metrics.run_duration.labels)
         self._finisher = Finisher(store, identity.worker_id, self._answered)
         self.draining = False
 
     async def run(self) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(self._finisher.run)
+            hands = Hands(group, partial(self._carry_out, group))
             while True:
                 if not self.draining:
-                    await self._take_safely(group)
+                    await self._take_safely(hands)
                 await self._wakeups.wait("assigned", jitter(self._timings.heartbeat))
 
     async def drain(self, grace_seconds: float) -> None:
@@ -98,19 +119,18 @@ class Runner:
         while len(self._claims):
             await anyio.sleep(0.02)
 
-    async def _take_safely(self, group: TaskGroup) -> None:
+    async def _take_safely(self, hands: Hands[Started]) -> None:
         try:
-            await self._take(group)
+            await self._take(hands)
         except (OutcomeUnknown, DatabaseUnreachable) as error:
             _log.info("could not look for work", reason=str(error))
 
-    async def _take(self, group: TaskGroup) -> None:
+    async def _take(self, hands: Hands[Started]) -> None:
         rows = await self._store.rows("read_assigned", self._worker_id, self._secret)
-        fresh = [row for row in rows if row["claim_id"] not in self._claims]
-        fresh = fresh[: max(0, self._slots - len(self._claims))]
+        fresh = self._that_fit(row for row in rows if row["claim_id"] not in self._claims)
         if not fresh or self.draining:
             return
-        held = {row["id"]: self._claims.hold(row["claim_id"], row["id"]) for row in fresh}
+        held = {row["id"]: self._claims.hold(row["claim_id"], row["id"], row["domain"]) for row in fresh}
         began = sent = boottime()
         answers: list[Record] | None = None
         while answers is None:
@@ -124,12 +144,27 @@ class Runner:
                     self._claims.drop(row["claim_id"] for row in fresh)
                     return
                 await anyio.sleep(jitter(0.2))
-        for row in answers:
-            mine = held[row["id"]]
-            if row["answer"] == "REFUSED":
-                self._claims.drop([mine.claim_id])
-            else:
-                group.start_soon(self._carry_out, row, mine, sent)
+        self._claims.drop(held[row["id"]].claim_id for row in answers if row["answer"] == "REFUSED")
+        hands.give([self._begun(row, held[row["id"]], sent) for row in answers if row["answer"] != "REFUSED"])
+
+    def _begun(self, row: Record, held: Held, sent: float) -> Started:
+        """From here on it counts as being executed, whenever a hand takes it up."""
+        scope, loop = anyio.CancelScope(), asyncio.get_running_loop()
+
+        def stop() -> None:
+            loop.call_soon_threadsafe(scope.cancel)
+
+        return Started(row, held, scope, self._claims.begin(held, sent, boottime(), stop))
+
+    def _that_fit(self, rows: Iterable[Record]) -> list[Record]:
+        """In their order, as many as each pool has room for, whatever the leader gave."""
+        held_by = self._claims.held_by()
+        fitting = []
+        for row in rows:
+            if free_in(pool_of(row["domain"], self._waiting), self._slots, held_by, self._waiting):
+                held_by[row["domain"]] += 1
+                fitting.append(row)
+        return fitting
 
     def _gives_up(self, began: float) -> bool:
         return self.draining or boottime() - began > self._timings.self_stop
@@ -147,7 +182,8 @@ class Runner:
             )
         )
 
-    async def _carry_out(self, row: Record, held: Held, sent: float) -> None:
+    async def _carry_out(self, group: TaskGroup, started: Started) -> None:
+        row, held = started.row, started.held
         claim = Claim(
             run_id=row["id"],
             root_id=row["root_id"],
@@ -160,29 +196,20 @@ class Runner:
             timeout_seconds=row["timeout_seconds"],
         )
         with bound_contextvars(run=claim.run_id, claim=str(claim.claim_id), epoch=claim.epoch):
-            log = RunLog(self._store, self._worker_id, claim.run_id, claim.claim_id)
+            log = RunLog(group, self._store, self._worker_id, claim.run_id, claim.claim_id)
             began = boottime()
-            async with anyio.create_task_group() as group:
-                group.start_soon(log.keep_flushing)
-                ended = await self._execute(claim, held, sent, log)
-                group.cancel_scope.cancel()
-            self._metrics.run_duration.labels(claim.domain, ended.state).observe(boottime() - began)
+            ended = await self._execute(claim, started, log) if started.in_time else verdict.LOST
+            self._duration(claim.domain, ended.state).observe(boottime() - began)
             _log.info("run ended", state=ended.state, error_code=ended.error_code, attempt=claim.attempt)
-            with anyio.move_on_after(LAST_WORDS_SECONDS):
-                await self._flush(log)
+            await log.close(LAST_WORDS_SECONDS)
             self._finisher.add(Ending(claim.run_id, claim.claim_id, claim.epoch, ended))
 
-    async def _execute(self, claim: Claim, held: Held, sent: float, log: RunLog) -> Verdict:
-        loop = asyncio.get_running_loop()
-        scope = anyio.CancelScope()
-
-        def stop() -> None:
-            loop.call_soon_threadsafe(scope.cancel)
-
-        if not self._claims.begin(held, sent, boottime(), stop):
-            return verdict.LOST
+    async def _execute(self, claim: Claim, started: Started, log: RunLog) -> Verdict:
+        held, why = started.held, started.held.why
         try:
-            with scope:
+            if why is not None or boottime() >= held.stop_at:  # while it waited for a hand
+                return verdict.of_stop(why or "LOST")
+            with started.scope:
                 ended = await self._handle(claim, held, log)
                 return verdict.LOST if held.why == "LOST" else ended
             return verdict.of_stop(held.why or "LOST")
@@ -193,29 +220,22 @@ class Runner:
         actor = self._actors.get(claim.domain)
         if actor is None:
             return Verdict("FAILED", None, "NO_ACTOR", f"this replica has no actor for {claim.domain}")
-        limit = claim.timeout_seconds if claim.timeout_seconds is not None else float("inf")
+        tools = RunTools(held, log, self._timings.kill, self._place)
         try:
-            with anyio.move_on_after(limit):
-                return verdict.of_outcome(await actor.handle(claim, RunTools(held, log, self._timings.kill)))
+            if claim.timeout_seconds is None:
+                return verdict.of_outcome(await actor.handle(claim, tools))
+            with anyio.move_on_after(claim.timeout_seconds):
+                return verdict.of_outcome(await actor.handle(claim, tools))
             return verdict.TIMED_OUT
         except Exception as error:  # noqa: BLE001  a handler's failure is an outcome, whatever it is
             _log.exception("handler raised")
             return verdict.of_error(error)
 
-    async def _flush(self, log: RunLog) -> None:
-        while True:
-            try:
-                await log.flush()
-                return
-            except TenureError as error:
-                _log.info("last lines of a log are waiting", reason=str(error))
-                await anyio.sleep(0.5)
-
-    def _answered(self, ending: Ending, answer: str) -> None:
-        claim_id: UUID = ending.claim_id
-        self._claims.drop([claim_id])
+    def _answered(self, endings: Sequence[Ending], answers: Mapping[int, str]) -> None:
+        self._claims.drop([ending.claim_id for ending in endings])
         self._wakeups.hint("assigned")
         self._wakeups.say("run")
-        if answer == "SUPERSEDED":
-            self._metrics.late_finishes.inc()
-            _log.warning("late completion refused", run=ending.run_id, claim=str(claim_id))
+        for ending in endings:
+            if answers[ending.run_id] == "SUPERSEDED":
+                self._metrics.late_finishes.inc()
+                _log.warning("late completion refused", run=ending.run_id, claim=str(ending.claim_id))

@@ -8,11 +8,12 @@ The lists of confirming and orphaned runs hold the first LIST_LIMIT; `Figures.co
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import anyio
 
 from supervisor.clock import Clock
+from supervisor.config import Timings
 from supervisor.jobrun import STATES
 from supervisor.lease import Lease
 from supervisor.lease_sql import render
@@ -21,6 +22,7 @@ from supervisor.store import Store
 ENDED_LIMIT: Final = 100_000
 LIST_LIMIT: Final = 1000
 CACHE_SECONDS: Final = 5.0
+CONFIRM_AFTER: Final = Timings().confirm_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +34,20 @@ class Figures:
     confirming: int
 
 
-async def read_status(store: Store, leases: Sequence[Lease] = ()) -> dict[str, Any]:
-    return (await read_figures(store, leases)).status
+def contact(heartbeat_age_seconds: float, confirm_after_seconds: float) -> Literal["heard", "silent"]:
+    """A replica that was killed cannot say so: its stored state stays what it last said of itself."""
+    return "heard" if heartbeat_age_seconds < confirm_after_seconds else "silent"
 
 
-async def read_figures(store: Store, leases: Sequence[Lease] = ()) -> Figures:
+async def read_status(
+    store: Store, leases: Sequence[Lease] = (), confirm_after_seconds: float = CONFIRM_AFTER
+) -> dict[str, Any]:
+    return (await read_figures(store, leases, confirm_after_seconds)).status
+
+
+async def read_figures(
+    store: Store, leases: Sequence[Lease] = (), confirm_after_seconds: float = CONFIRM_AFTER
+) -> Figures:
     leader = await store.row("read_leader")
     replicas = await store.rows("list_replicas", False)
     live = await store.rows("count_live_runs")
@@ -65,6 +76,7 @@ async def read_figures(store: Store, leases: Sequence[Lease] = ()) -> Figures:
                 {
                     "worker_id": row["worker_id"],
                     "state": row["state"],
+                    "contact": contact(row["heartbeat_age_seconds"], confirm_after_seconds),
                     "domains": list(row["domains"]),
                     "heartbeat_age_seconds": _rounded(row["heartbeat_age_seconds"]),
                     "claims": row["claims"],
@@ -112,11 +124,13 @@ class StatusCache:
         store: Store,
         leases: Sequence[Lease] = (),
         *,
+        confirm_after_seconds: float = CONFIRM_AFTER,
         clock: Clock | None = None,
         seconds: float = CACHE_SECONDS,
     ) -> None:
         self._store = store
         self._leases = leases
+        self._confirm_after_seconds = confirm_after_seconds
         self._clock = clock or Clock()
         self._seconds = seconds
         self._lock = anyio.Lock()
@@ -127,7 +141,7 @@ class StatusCache:
         async with self._lock:
             if self._figures is None or self._clock.now() - self._read_at >= self._seconds:
                 begun = self._clock.now()
-                self._figures = await read_figures(self._store, self._leases)
+                self._figures = await read_figures(self._store, self._leases, self._confirm_after_seconds)
                 self._read_at = begun
             return self._figures
 

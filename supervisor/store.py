@@ -8,9 +8,11 @@ request could otherwise end somebody else's statement.
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+from weakref import WeakKeyDictionary
 
 import asyncpg
 
@@ -23,20 +25,32 @@ from supervisor.errors import (
     LostTenure,
     NotFound,
     OutcomeUnknown,
+    QueueFull,
     TenureError,
     UnsafeServer,
 )
+from supervisor.memory import Memory
 
 Record = asyncpg.Record
 
 CONNECT_SECONDS: Final = 5.0
 CALL_SECONDS: Final = 6.0
+HEAD_START_SECONDS: Final = 0.25
 REPEATABLE: Final = frozenset({"40P01", "40001", "55P03"})
 REPEATS: Final = 5
 # what the driver raises, besides the server's own errors, when a connection breaks under it
 BROKEN: Final = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+# statement_timeout, or somebody's pg_cancel_backend
+CANCELED: Final = "57014"
 # the server is going, coming, read-only or full: nothing was done, or it is not known
-DISCONNECTED: Final = ("08", "57P", "25006", "53", "57014")
+DISCONNECTED: Final = ("08", "57P", "25006", "53", CANCELED)
+
+
+class Canceled(OutcomeUnknown):
+    """the server cancelled the call {name}: {what}"""
+
+    # Rolled back, so nothing is unknown about it. It is one of those all the same, because whoever repeats a
+    # call without an answer repeats this one; who wants to stop doing so can tell them apart.
 
 
 def _translated(error: asyncpg.PostgresError, name: str) -> TenureError | None:
@@ -50,35 +64,111 @@ def _translated(error: asyncpg.PostgresError, name: str) -> TenureError | None:
     if state == "TN020":
         _, kind, name = what.split(" ", 2)
         return NotFound(kind=kind, name=name)
-    if state == "TN021":
-        return Conflict(what=what)
+    if state in {"TN021", "TN023"}:
+        return Conflict(what=what) if state == "TN021" else QueueFull(what=what)
     if state == "TN022" or state.startswith(("22", "23")):
         return BadInput(what=what)
     if state.startswith("28") or state == "3D000":
         return DatabaseUnreachable(what=what)
     if state.startswith(DISCONNECTED):
-        return OutcomeUnknown(name=name, what=what)
+        return (Canceled if state == CANCELED else OutcomeUnknown)(name=name, what=what)
     return None
 
 
-async def connect(url: str, *, application_name: str, cached_statements: int = 200) -> asyncpg.Connection:
+async def connect(
+    url: str, *, application_name: str, cached_statements: int = 200, memory: Memory | None = None
+) -> asyncpg.Connection:
     """A new connection, or DatabaseUnreachable with a reason that holds no secret."""
+    options = {
+        "timeout": CONNECT_SECONDS,
+        "statement_cache_size": cached_statements,
+        "server_settings": {"application_name": application_name[:63]},
+    }
     try:
-        return await asyncpg.connect(
-            url,
-            timeout=CONNECT_SECONDS,
-            statement_cache_size=cached_statements,
-            server_settings={"application_name": application_name[:63]},
-        )
+        return await _first([_connect(one, options, memory) for one in each_host(url)])
     except asyncpg.PostgresError as error:
         raise DatabaseUnreachable(what=str(error)) from None
     except (*BROKEN, TimeoutError, ssl.SSLError, ValueError) as error:
         raise DatabaseUnreachable(what=f"{type(error).__name__}: {error}") from None
 
 
+async def _connect(url: str, options: dict[str, Any], memory: Memory | None) -> asyncpg.Connection:
+    connection: asyncpg.Connection = await asyncpg.connect(url, **options)
+    if memory is not None:
+        try:
+            await _require_current(connection, memory)
+        except BaseException:
+            connection.terminate()
+            raise
+    return connection
+
+
+async def _require_current(connection: asyncpg.Connection, memory: Memory) -> None:
+    """What a server says that a failover has left behind was true once."""
+    (here,) = await connection.fetch(queries()["read_server"].sql)
+    place = (here["system_identifier"], here["timeline"])
+    if memory.left_behind(*place):
+        raise DatabaseUnreachable(what=f"a failover has left this server behind on timeline {place[1]}")
+    _TIMELINES[connection] = place
+
+
+def each_host(url: str) -> list[str]:
+    """The URL with each of its hosts alone: the driver gives the first as much time as all of them."""
+    parts = urlsplit(url)
+    login, at, hosts = parts.netloc.rpartition("@")
+    if "," not in hosts:
+        return [url]
+    return [urlunsplit(parts._replace(netloc=f"{login}{at}{host}")) for host in hosts.split(",")]
+
+
+async def _first(attempts: Sequence[Coroutine[Any, Any, asyncpg.Connection]]) -> asyncpg.Connection:
+    """Each host gets a head start over the next one, and none can hold up the others by not answering."""
+    if len(attempts) == 1:
+        return await attempts[0]
+    tasks: list[asyncio.Task[asyncpg.Connection]] = []
+    waiting = list(attempts)
+    try:
+        while True:
+            if waiting:
+                tasks.append(asyncio.create_task(waiting.pop(0)))
+            pending = [task for task in tasks if not task.done()]
+            if pending:
+                head_start = HEAD_START_SECONDS if waiting else None
+                await asyncio.wait(pending, timeout=head_start, return_when=asyncio.FIRST_COMPLETED)
+            if won := [task for task in tasks if task.done() and task.exception() is None]:
+                return tasks.pop(tasks.index(won[0])).result()
+            if not waiting and all(task.done() for task in tasks):
+                errors = [error for task in tasks if (error := task.exception())]
+                # what a server said is more than that another did not answer
+                raise next(
+                    (error for error in errors if isinstance(error, asyncpg.PostgresError)), errors[-1]
+                )
+    finally:
+        for attempt in waiting:
+            attempt.close()
+        for task in tasks:
+            task.cancel()
+            task.add_done_callback(_end)
+
+
+def _end(task: "asyncio.Task[asyncpg.Connection]") -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result().terminate()
+
+
 class Store:
-    def __init__(self, url: str, *, name: str = "tenure", size: int = 8, pooled: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str = "tenure",
+        size: int = 8,
+        pooled: bool = False,
+        memory: Memory | None = None,
+    ) -> None:
+        """With a memory no server is asked that a failover has left behind; a pooler hides who it is."""
         self._url = url
+        self._memory = None if pooled else memory
         self._name = name
         self._cache = 0 if pooled else 200
         self._room = asyncio.Semaphore(size)
@@ -90,15 +180,18 @@ class Store:
         name, sql = (query, queries()[query].sql) if isinstance(query, str) else (query.name, query.sql)
         for turn in range(REPEATS):
             try:
-                async with _deadline(name, timeout), self._connection() as connection:
+                async with self._deadline(name, timeout), self._connection() as connection:
                     rows: Sequence[Record] = await connection.fetch(sql, *args)
                     if connection in _UNSURE:
                         raise OutcomeUnknown(name=name, what="the commit was not confirmed by the standby")
                     return rows
             except asyncpg.PostgresError as error:
-                if error.sqlstate in REPEATABLE and turn < REPEATS - 1:
-                    await asyncio.sleep(jitter(0.03 * (turn + 1)))
-                    continue
+                if error.sqlstate in REPEATABLE:
+                    if turn < REPEATS - 1:
+                        await asyncio.sleep(jitter(0.03 * (turn + 1)))
+                        continue
+                    # nothing was done, and somebody may be in the way for hours: no reason to end a replica
+                    raise Canceled(name=name, what=str(error)) from error
                 if (translated := _translated(error, name)) is not None:
                     raise translated from error
                 raise
@@ -143,11 +236,30 @@ class Store:
     async def _take(self) -> asyncpg.Connection:
         while self._idle:
             connection = self._idle.pop()
+            if self._left_behind(connection):
+                connection.terminate()
             if not connection.is_closed():
                 return connection
-        connection = await connect(self._url, application_name=self._name, cached_statements=self._cache)
+        connection = await connect(
+            self._url, application_name=self._name, cached_statements=self._cache, memory=self._memory
+        )
         connection.add_log_listener(_watch_notices)
         return connection
+
+    @asynccontextmanager
+    async def _deadline(self, query: str, seconds: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError as error:
+            # who does not answer on one connection will hardly answer on the others
+            while self._idle:
+                self._idle.pop().terminate()
+            raise OutcomeUnknown(name=query, what=f"no answer within {seconds:g} s") from error
+
+    def _left_behind(self, connection: asyncpg.Connection) -> bool:
+        place = _TIMELINES.get(connection)
+        return self._memory is not None and place is not None and self._memory.left_behind(*place)
 
     def _give_back(self, connection: asyncpg.Connection) -> None:
         if self._closed or connection.is_closed() or connection in _UNSURE:
@@ -158,18 +270,10 @@ class Store:
 
 
 _UNSURE: set[asyncpg.Connection] = set()
+_TIMELINES: WeakKeyDictionary[asyncpg.Connection, tuple[int, int]] = WeakKeyDictionary()
 
 
 def _watch_notices(connection: Any, message: asyncpg.PostgresLogMessage) -> None:
     # 01000 after a cancelled wait for the standby: "committed locally, but might not have been replicated"
     if message.sqlstate == "01000" and "replicat" in (message.detail or "") + (message.message or ""):
         _UNSURE.add(connection)
-
-
-@asynccontextmanager
-async def _deadline(query: str, seconds: float) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError as error:
-        raise OutcomeUnknown(name=query, what=f"no answer within {seconds:g} s") from error

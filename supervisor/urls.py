@@ -12,6 +12,7 @@ class RuntimeUrls:
     control: str
     worker: str
     listen: str
+    maintenance: str
 
 
 def runtime_urls(settings: Settings) -> RuntimeUrls:
@@ -22,8 +23,11 @@ def runtime_urls(settings: Settings) -> RuntimeUrls:
             raise DatabaseUnreachable(
                 what="TENURE_DATABASE_URL is not set and no embedded database is running"
             )
-        return RuntimeUrls(embedded.control, embedded.worker, embedded.control)
+        return RuntimeUrls(embedded.control, embedded.worker, embedded.control, embedded.maintenance)
     control = settings.database_url.get_secret_value()
     worker = settings.worker_database_url or settings.database_url
     listen = settings.listen_database_url or settings.database_url
-    return RuntimeUrls(control, worker.get_secret_value(), listen.get_secret_value())
+    maintenance = settings.maintenance_database_url or worker
+    return RuntimeUrls(
+        control, worker.get_secret_value(), listen.get_secret_value(), maintenance.get_secret_value()
+    )

@@ -1,147 +1,324 @@
-"""Why is this run not running? One reason, the first that holds, with the evidence for it.
+"""Why is this run not running? One reason, the first that holds, with its evidence and what to do next.
 
-Pure: facts in, reason out. The order is the leader's own: what would have to change first stands first. A run
-that is running, or has ended, is told so.
+`explain` reads the stored facts and is what the command line, the API and the console ask; `decide` is pure:
+facts in, reason out. Its order is the leader's own: what would have to change first stands first. A run that
+is running, or has ended, is told so. No sentence holds an age: whoever shows it has the database's `now`.
 """
 
+import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
+from supervisor import pools
+from supervisor.actor import waiting_domains
+from supervisor.config import Timings, load_settings
+from supervisor.errors import NotFound
 from supervisor.jobrun import TERMINAL
+from supervisor.pools import Pool, pool_of, size_of
+from supervisor.store import Store
+
+BY_ITSELF: Final = "nothing: it goes on by itself"
+LEADERLESS: Final = "`tenure worker list`: is a replica there? If not, `tenure up`; if so, `tenure doctor`"
+AHEAD_LIMIT: Final = 1000
+AT_MOST: Final = frozenset({"AWAITING_QUIESCE", "CANCELLING", "CONFIRMING"})
+"""These end before when the worker is heard."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A replica that works for the run's domain."""
+    """A replica that has not left; `held` counts the runs in its slots by their domain."""
 
     worker_id: str
     state: str
+    domains: Sequence[str]
     slots: int
-    held: int
+    held: Mapping[str, int]
     silent_seconds: float
+
+    def free_in(self, pool: Pool, waiting: frozenset[str]) -> int:
+        return pools.free_in(pool, self.slots, self.held, waiting)
+
+    def held_in(self, pool: Pool, waiting: frozenset[str]) -> Counter[str]:
+        return Counter(pools.held_in(pool, self.held, waiting))
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """`run` is a row of `read_why`; occupants are the runs that take the job's concurrency."""
+    """`run` is a row of `read_why`; occupants take the job's concurrency, `occupied` counts all of them.
+
+    `waiting` are the domains whose runs only wait, and have slots of their own.
+    """
 
     run: Mapping[str, Any]
     occupants: Sequence[int] = ()
+    occupied: int = 0
     candidates: Sequence[Candidate] = ()
     ahead: int = 0
+    waiting: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
     code: str
-    text: str
+    sentence: str
+    next: str
     until: datetime | None = None
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def until_when(self) -> str:
+        return "until at most" if self.code in AT_MOST else "until"
 
-def why(facts: Facts, confirm_after_seconds: float) -> Reason:
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The answer about one run, at `now`."""
+
+    run_id: int
+    state: str
+    continuation_state: str
+    now: datetime
+    reason: Reason
+
+    def answer(self) -> dict[str, Any]:
+        """The shape that is printed and served."""
+        return {
+            "id": self.run_id,
+            "state": self.state,
+            "reason": self.reason.code,
+            "sentence": self.reason.sentence,
+            "until": self.reason.until,
+            "evidence": dict(self.reason.evidence),
+            "next": self.reason.next,
+        }
+
+
+async def explain(store: Store, run_id: int, timings: Timings | None = None) -> Why:
+    """Read what is stored about this run, and decide. `timings` are the fleet's; None = the settings'."""
+    timings = timings or load_settings().timings
+    row = await store.row("read_why", run_id, timings.stop_bound)
+    if row is None:
+        raise NotFound(kind="run", name=run_id)
+    run = dict(row)
+    facts = await _about_the_queue(store, run, timings) if _is_queued(run) else Facts(run)
+    return Why(run_id, run["state"], run["continuation_state"], run["now"], decide(facts, timings))
+
+
+async def _about_the_queue(store: Store, run: Mapping[str, Any], timings: Timings) -> Facts:
+    occupants = await store.rows("list_occupants", run["id"], timings.stop_bound)
+    replicas = await store.rows("list_candidates")
+    return Facts(
+        run=run,
+        occupants=[row["id"] for row in occupants],
+        occupied=occupants[0]["total"] if occupants else 0,
+        candidates=[Candidate(**{**row, "held": json.loads(row["held"])}) for row in replicas],
+        ahead=await store.value("count_ahead", run["id"]),
+        waiting=_that_wait(),
+    )
+
+
+def _that_wait() -> frozenset[str]:
+    from supervisor.wiring import actors  # noqa: PLC0415  loads every domain
+
+    return waiting_domains(actors().values())
+
+
+def decide(facts: Facts, timings: Timings) -> Reason:
     run = facts.run
     if run["state"] in TERMINAL:
         return _ended(run)
     if run["state"] == "RUNNING":
-        return _running(run)
+        return _running(run, timings)
     if run["cancel_requested_at"] is not None:
-        return Reason("CANCEL_REQUESTED", "it is being cancelled; the leader ends it with its next tick",
-                      evidence={"cancel_requested_at": run["cancel_requested_at"]})  # fmt: skip
+        return _cancelled_before_its_start(run)
     if run["state"] == "ASSIGNED":
-        return _assigned(run, confirm_after_seconds)
-    return _queued(facts, confirm_after_seconds)
+        return _assigned(run, timings)
+    return _held_back(run) or _held_up(facts) or _without_a_place(facts, timings)
+
+
+def _is_queued(run: Mapping[str, Any]) -> bool:
+    return run["state"] in ("PENDING", "ORPHANED")
+
+
+def _known(**evidence: Any) -> dict[str, Any]:
+    return {name: value for name, value in evidence.items() if value is not None}
+
+
+def _by(actor: str | None) -> str:
+    return f" by {actor}" if actor else ""
 
 
 def _ended(run: Mapping[str, Any]) -> Reason:
-    evidence = {
-        name: run[name] for name in ("finished_at", "error_code", "error_message") if run[name] is not None
-    }
-    if run["next_attempt_id"] is not None:
-        text = f"it ended as {run['state']}; run {run['next_attempt_id']} is the next attempt"
-        return Reason("ENDED", text, evidence={**evidence, "next_attempt_id": run["next_attempt_id"]})
+    number, state, error = run["id"], run["state"], f" ({run['error_code']})" if run["error_code"] else ""
+    facts = ("finished_at", "finished_by", "error_code", "error_message")
+    evidence = _known(**{name: run[name] for name in facts})
+    if (following := run["next_attempt_id"]) is not None:
+        return Reason("ENDED", f"it ended as {state}{error}; run {following} is the next attempt",
+                      f"`tenure run why {following}`", None,
+                      {**evidence, "next_attempt_id": following})  # fmt: skip
     if run["retry_at"] is not None or run["retry_requested"]:
-        text = f"it ended as {run['state']}, and the leader has yet to make the next attempt"
-        return Reason("NEXT_ATTEMPT_OWED", text, run["retry_at"], evidence)
-    return Reason("ENDED", f"it ended as {run['state']}, and no further attempt is owed", None, evidence)
+        owed = f"it ended as {state}{error}, and the leader has yet to make the next attempt"
+        if run["leader"] is None:
+            return Reason("NEXT_ATTEMPT_OWED", f"{owed}, but nobody leads", LEADERLESS, run["retry_at"],
+                          {**evidence, **_leaderless(run)})  # fmt: skip
+        return Reason("NEXT_ATTEMPT_OWED", owed, BY_ITSELF, run["retry_at"], evidence)
+    if state == "SUCCEEDED":
+        shown = f"`tenure run show {number}` shows its result"
+        return Reason("ENDED", "it ended as SUCCEEDED", shown, None, evidence)
+    text = f"it ended as {state}{error}, and no further attempt is owed"
+    advice = f"`tenure run logs {number}` says why; `tenure run retry {number}` makes another attempt"
+    return Reason("ENDED", text, advice, None, evidence)
 
 
-def _running(run: Mapping[str, Any]) -> Reason:
-    evidence = {"worker_id": run["assigned_worker_id"], "started_at": run["started_at"]}
+def _running(run: Mapping[str, Any], timings: Timings) -> Reason:
+    worker, cancel_at = run["assigned_worker_id"], run["cancel_requested_at"]
+    evidence = _known(worker_id=worker, started_at=run["started_at"], heard_at=run["worker_heard_at"],
+                      times_out_at=run["times_out_at"], cancel_requested_at=cancel_at,
+                      cancel_requested_by=run["cancel_requested_by"])  # fmt: skip
     if run["continuation_state"] == "CONFIRMING":
-        whose = (
-            "its worker is silent" if run["continuation_reason"] == "SILENT" else "its worker sees no leader"
-        )
-        text = f"it is running as far as anybody knows: {whose}, and has until the deadline to be heard"
-        return Reason("CONFIRMING", text, run["continuation_check_deadline_at"], evidence)
-    if run["cancel_requested_at"] is not None:
-        return Reason("CANCELLING", "it is running, and its worker is being told to stop", None,
-                      {**evidence, "cancel_requested_at": run["cancel_requested_at"]})  # fmt: skip
-    return Reason("RUNNING", "it is running", None, evidence)
+        return _confirming(run, evidence, timings)
+    if cancel_at is not None:
+        text = f"cancelling was asked for{_by(run['cancel_requested_by'])}; it waits for {worker} to stop it"
+        until = given_up_at(cancel_at + timedelta(seconds=timings.stop_bound), run["leader_since"], timings)
+        return Reason("CANCELLING", text, "nothing: if the worker does not end it in time, the leader does",
+                      until, {**evidence, "waits_for": worker})  # fmt: skip
+    return Reason("RUNNING", f"it is running on {worker}",
+                  f"`tenure run logs {run['id']} --follow`", None, evidence)  # fmt: skip
 
 
-def _assigned(run: Mapping[str, Any], confirm_after_seconds: float) -> Reason:
-    worker, silent = run["assigned_worker_id"], run["worker_silent_seconds"]
-    evidence = {"worker_id": worker, "assigned_at": run["assigned_at"], "worker_silent_seconds": silent}
-    if run["worker_state"] in (None, "gone") or silent >= confirm_after_seconds:
+def _confirming(run: Mapping[str, Any], evidence: Mapping[str, Any], timings: Timings) -> Reason:
+    worker, why = run["assigned_worker_id"], run["continuation_reason"]
+    until = run["continuation_check_deadline_at"]
+    end = "cancelled" if run["cancel_requested_at"] is not None else "given up as TIMED_OUT"
+    whose = "is silent" if why == "SILENT" else "sees no leader"
+    text = f"it is running as far as anybody knows: {worker} {whose}; not confirmed in time, it is {end}"
+    advice = f"`tenure worker list`: is {worker} there, and heard?"
+    if run["leader"] is not None:
+        until = given_up_at(until, run["leader_since"], timings)
+    elif why == "SILENT":
+        until, advice = None, LEADERLESS
+        text = f"it is running as far as anybody knows: {worker} is silent; nobody leads who could give it up"
+    return Reason("CONFIRMING", text, advice, until, {**evidence, "continuation_reason": why})
+
+
+def given_up_at(deadline: datetime, leader_since: datetime, timings: Timings) -> datetime:
+    """When a leader takes what is not confirmed: it must have watched for D itself, since it leads."""
+    return max(deadline, leader_since + timedelta(seconds=timings.stop_bound))
+
+
+def _cancelled_before_its_start(run: Mapping[str, Any]) -> Reason:
+    asked = f"cancelling was asked for{_by(run['cancel_requested_by'])}"
+    evidence = _known(cancel_requested_at=run["cancel_requested_at"],
+                      cancel_requested_by=run["cancel_requested_by"])  # fmt: skip
+    if run["leader"] is None:
+        return Reason("CANCEL_REQUESTED", f"{asked}; it waits for a leader to end it, and nobody leads",
+                      LEADERLESS, None, {**evidence, **_leaderless(run)})  # fmt: skip
+    return Reason("CANCEL_REQUESTED", f"{asked}; the leader ends it with its next tick", BY_ITSELF, None,
+                  {**evidence, "waits_for": run["leader"]})  # fmt: skip
+
+
+def _assigned(run: Mapping[str, Any], timings: Timings) -> Reason:
+    worker, heard = run["assigned_worker_id"], run["worker_heard_at"]
+    evidence = _known(worker_id=worker, assigned_at=run["assigned_at"], heard_at=heard)
+    if run["of_older_timeline"]:
+        text = "it was given out before the database failed over, and cannot start; it is given out again"
+        return Reason("ASSIGNED_BEFORE_FAILOVER", text, BY_ITSELF, run["quarantine_until"], evidence)
+    silent_at = heard and heard + timedelta(seconds=timings.confirm_after)
+    if run["worker_state"] in (None, "gone") or silent_at <= run["now"]:
         due = run["assigned_at"] + timedelta(seconds=run["reassign_after_seconds"])
         text = f"it was given to {worker}, which is not heard any more; then it goes to another replica"
-        return Reason("WORKER_SILENT", text, due, evidence)
-    return Reason("AWAITING_START", f"it was given to {worker}, which has not started it yet", None, evidence)
+        advice = LEADERLESS if run["leader"] is None else "nothing; `tenure worker list` shows who is there"
+        return Reason("WORKER_SILENT", text, advice, due, evidence)
+    return Reason("AWAITING_START", f"it was given to {worker}, which has not started it yet",
+                  f"if it stays so: `tenure worker drain {worker}` gives it to another", None,
+                  {**evidence, "waits_for": worker})  # fmt: skip
 
 
-def _queued(facts: Facts, confirm_after_seconds: float) -> Reason:
-    run, now = facts.run, facts.run["now"]
-    if run["not_before"] > now:
-        if run["retry_of_id"] is not None:
-            return Reason("RETRY_BACKOFF", f"it waits out the back-off after run {run['retry_of_id']}",
-                          run["not_before"], {"retry_of_id": run["retry_of_id"]})  # fmt: skip
-        return Reason("NOT_DUE", "it is not due yet", run["not_before"])
-    if not run["job_enabled"] or run["domain_paused_at"] is not None:
-        return _paused(run)
-    if run["leader"] is None or run["lease_expires_at"] <= now:
-        return Reason(
-            "NO_LEADER", "nobody leads, so nothing is given out", None, {"since": run["lease_expires_at"]}
-        )
-    if run["quarantine_until"] is not None and run["quarantine_until"] > now:
-        text = "after a failover of the database nothing is given out until what ran before has stopped"
-        return Reason("QUARANTINE", text, run["quarantine_until"])
-    if run["before_id"] is not None:
-        text = f"run {run['before_id']}, an attempt before it, may still be executing"
-        evidence = {"run_id": run["before_id"], "worker_id": run["before_worker_id"]}
-        return Reason("AWAITING_QUIESCE", text, run["before_stops_at"], evidence)
-    if run["concurrency"] is not None and len(facts.occupants) >= run["concurrency"]:
-        text = f"its job {run['job']} runs at most {run['concurrency']} at a time"
-        return Reason("CONCURRENCY_LIMIT", text, None, {"runs": list(facts.occupants)})
-    return _roomless(facts, confirm_after_seconds)
-
-
-def _paused(run: Mapping[str, Any]) -> Reason:
+def _held_back(run: Mapping[str, Any]) -> Reason | None:
+    """By its time, or by somebody's will."""
+    if run["not_before"] > run["now"]:
+        if (before := run["retry_of_id"]) is not None:
+            return Reason("RETRY_BACKOFF", f"it waits out the back-off after run {before}", BY_ITSELF,
+                          run["not_before"], {"retry_of_id": before, "attempt": run["attempt"]})  # fmt: skip
+        return Reason("NOT_DUE", "it is not due yet", BY_ITSELF, run["not_before"],
+                      _known(scheduled_for=run["scheduled_for"]))  # fmt: skip
     if not run["job_enabled"]:
-        return Reason("JOB_DISABLED", f"its job {run['job']} is disabled: `tenure job enable {run['job']}`")
-    text = f"the domain {run['domain']} is paused: `tenure domain resume {run['domain']}`"
-    return Reason("DOMAIN_PAUSED", text, None, {"paused_at": run["domain_paused_at"]})
+        text = f"its job {run['job']} was disabled{_by(run['job_disabled_by'])}"
+        return Reason("JOB_DISABLED", text, f"`tenure job enable {run['job']}`", None,
+                      _known(since=run["job_disabled_at"], by=run["job_disabled_by"]))  # fmt: skip
+    if run["domain_paused_at"] is not None:
+        text = f"the domain {run['domain']} was paused{_by(run['domain_paused_by'])}"
+        return Reason("DOMAIN_PAUSED", text, f"`tenure domain resume {run['domain']}`", None,
+                      _known(since=run["domain_paused_at"], by=run["domain_paused_by"]))  # fmt: skip
+    return None
 
 
-def _roomless(facts: Facts, confirm_after_seconds: float) -> Reason:
-    domain = facts.run["domain"]
-    heard = [
-        one
-        for one in facts.candidates
-        if one.state == "active" and one.silent_seconds < confirm_after_seconds
-    ]
+def _held_up(facts: Facts) -> Reason | None:
+    """By the leader, who may or can not give it out."""
+    run = facts.run
+    if run["leader"] is None:
+        text = "nobody leads, so nothing is given out"
+        return Reason("NO_LEADER", text, LEADERLESS, None, _leaderless(run))
+    if run["quarantine_until"] is not None and run["quarantine_until"] > run["now"]:
+        text = "after a failover of the database nothing is given out until what ran before has stopped"
+        return Reason("QUARANTINE", text, BY_ITSELF, run["quarantine_until"], {"leader": run["leader"]})
+    if (before := run["before_id"]) is not None and run["before_stops_at"] > run["now"]:
+        text = f"run {before}, an attempt before it, may still be executing on {run['before_worker_id']}"
+        return Reason("AWAITING_QUIESCE", text, BY_ITSELF, run["before_stops_at"],
+                      {"run_id": before, "worker_id": run["before_worker_id"]})  # fmt: skip
+    if run["concurrency"] is not None and facts.occupied >= run["concurrency"]:
+        text = f"its job {run['job']} runs at most {run['concurrency']} at a time"
+        advice = f"nothing, or raise the limit: `tenure job set {run['job']} --concurrency N`"
+        return Reason("CONCURRENCY_LIMIT", text, advice, None, {"runs": list(facts.occupants)})
+    return None
+
+
+def _without_a_place(facts: Facts, timings: Timings) -> Reason:
+    domain, waiting = facts.run["domain"], facts.waiting
+    pool = pool_of(domain, waiting)
+    able = [one for one in facts.candidates if domain in one.domains]
+    heard = [one for one in able if _takes_work(one, timings)]
     if not heard:
-        others = {one.worker_id: one.state if one.state != "active" else "silent" for one in facts.candidates}
-        return Reason("NO_REPLICA", f"no replica works for the domain {domain}", None, {"replicas": others})
-    free = sum(max(0, one.slots - one.held) for one in heard)
-    if free == 0:
-        taken = {one.worker_id: f"{one.held}/{one.slots}" for one in heard}
-        text = f"all slots of the {len(heard)} replicas for {domain} are taken"
-        return Reason("NO_FREE_SLOT", text, None, {"replicas": taken, "ahead": facts.ahead})
-    count = f"{facts.ahead}{'+' if facts.ahead >= 1000 else ''}"
-    text = f"it is due, {count} runs are before it; the leader gives it out with its next tick"
-    return Reason(
-        "IN_LINE", text, None, {"ahead": facts.ahead, "free_slots": free, "leader": facts.run["leader"]}
-    )
+        return _no_replica(facts, able, timings)
+    if free := sum(one.free_in(pool, waiting) for one in heard):
+        count = f"{facts.ahead}{'+' if facts.ahead >= AHEAD_LIMIT else ''}"
+        text = f"it is due, {count} runs are before it; the leader gives it out with its next tick"
+        evidence = {"ahead": facts.ahead, "free_slots": free, "leader": facts.run["leader"]}
+        return Reason("IN_LINE", text, "nothing; if it stays so: `tenure doctor`", None, evidence)
+    runs = sum((one.held_in(pool, waiting) for one in heard), Counter[str]())
+    whose = ", ".join(f"{count} of {name}" for name, count in runs.most_common())
+    text = f"all slots of the {len(heard)} replicas for {domain} are taken by {runs.total()} runs: {whose}"
+    taken = {
+        one.worker_id: f"{one.held_in(pool, waiting).total()}/{size_of(pool, one.slots)}" for one in heard
+    }
+    evidence = {"replicas": taken, "runs": dict(runs), "ahead": facts.ahead}
+    advice = "wait, start another replica (`tenure up`) or give the replicas more TENURE_SLOTS"
+    if pool is not None:
+        advice = "wait, or start another replica (`tenure up`)"
+    return Reason("NO_FREE_SLOT", text, advice, None, evidence)
+
+
+def _no_replica(facts: Facts, able: Sequence[Candidate], timings: Timings) -> Reason:
+    domain = facts.run["domain"]
+    live = {one.worker_id: list(one.domains) for one in facts.candidates if _takes_work(one, timings)}
+    evidence = {
+        "replicas": {one.worker_id: one.state if one.state != "active" else "silent" for one in able},
+        "live": live,
+    }
+    others = sorted({name for names in live.values() for name in names})
+    works = f"; those that are there work for {', '.join(others)}" if others else ", and none is there at all"
+    advice = f"start one that does: `{f'TENURE_DOMAINS={domain} ' if others else ''}tenure up`"
+    return Reason("NO_REPLICA", f"no replica works for the domain {domain}{works}", advice, None, evidence)
+
+
+def _takes_work(one: Candidate, timings: Timings) -> bool:
+    return one.state == "active" and one.silent_seconds < timings.confirm_after
+
+
+def _leaderless(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Since when; a lease that is not over was taken on a server that this one no longer is."""
+    over = run["lease_expires_at"] is not None and run["lease_expires_at"] <= run["now"]
+    return _known(since=run["lease_expires_at"] if over else None, last_leader=run["last_leader"])

@@ -1,21 +1,30 @@
-"""The composition root: the only module that knows both the engine and the actors."""
+"""The composition root: the only module that knows both the engine and the actors.
 
-from collections.abc import Mapping, Sequence
+What a replica needs is loaded when one is run: the command line asks here too, for the domains' commands.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import anyio
 
-from actors import ROSTER
+from actors import DOMAINS, ROSTER
 from schemas.migrate import check
-from supervisor import logs
 from supervisor.actor import Actor
-from supervisor.api import check_bind
 from supervisor.config import Settings
 from supervisor.errors import BadSettings, only_expected
 from supervisor.extensions import installed_actors
 from supervisor.lease import Lease
 from supervisor.lease_sql import grants
-from supervisor.replica import Replica
+from supervisor.store import Store
 from supervisor.urls import runtime_urls
+
+if TYPE_CHECKING:
+    import typer
+
+    from supervisor.doctor import Finding
+    from supervisor.replica import Replica
 
 
 def actors() -> Mapping[str, Actor]:
@@ -24,14 +33,13 @@ def actors() -> Mapping[str, Actor]:
 
 
 def lease_rights() -> Mapping[str, str]:
-    """The GRANTs of every table that a package's actors work on; those of our own are in our migrations."""
-    return {table: grants(*leases) for table, leases in package_leases().items()}
+    """The GRANTs of every leased table, from its contracts: several of one table are granted together."""
+    return {table: grants(*leases) for table, leases in _by_table(actors().values()).items()}
 
 
-def package_leases() -> Mapping[str, Sequence[Lease]]:
-    """The contracts of installed packages, by table: several of one table are granted together."""
+def _by_table(some: Iterable[Actor]) -> Mapping[str, Sequence[Lease]]:
     by_table: dict[str, list[Lease]] = {}
-    for actor in installed_actors(ROSTER).values():
+    for actor in some:
         if actor.lease is not None:
             by_table.setdefault(actor.lease.table, []).append(actor.lease)
     return by_table
@@ -41,6 +49,30 @@ def leases() -> list[Lease]:
     return [actor.lease for actor in actors().values() if actor.lease is not None]
 
 
+def commands() -> "Mapping[str, typer.Typer]":
+    """What the domains add to the command line."""
+    made: dict[str, typer.Typer] = {}
+    for domain in DOMAINS:
+        made |= domain.commands() if domain.commands is not None else {}
+    return made
+
+
+async def add_samples(store: Store, settings: Settings) -> None:
+    for domain in DOMAINS:
+        if domain.sample is not None:
+            await domain.sample(store, settings)
+
+
+async def domain_findings(store: Store) -> "list[Finding]":
+    """What the domains' own checks find, for `tenure doctor`."""
+    return [
+        finding
+        for domain in DOMAINS
+        if domain.findings is not None
+        for finding in await domain.findings(store)
+    ]
+
+
 def chosen_actors(settings: Settings) -> Mapping[str, Actor]:
     """Those this replica works for."""
     known = dict.fromkeys(actor.domain for actor in actors().values())
@@ -48,21 +80,56 @@ def chosen_actors(settings: Settings) -> Mapping[str, Actor]:
     if unknown:
         raise BadSettings(what=f"TENURE_DOMAINS names {', '.join(unknown)}; known are {', '.join(known)}")
     chosen = settings.domain_names or known
-    return {name: actor for name, actor in actors().items() if actor.domain in chosen}
+    return {
+        name: _fitting(actor, settings)
+        for name, actor in actors().items()
+        if actor.domain in chosen and (actor.fits is None or actor.fits(settings))
+    }
 
 
-def run_replica(settings: Settings, replica_class: type[Replica] = Replica) -> int:
+def _fitting(actor: Actor, settings: Settings) -> Actor:
+    """A lease is never shorter than the time in which cut-off work stops for certain."""
+    if actor.lease is None or actor.lease.lease_seconds >= settings.stop_bound_seconds:
+        return actor
+    return replace(actor, lease=replace(actor.lease, lease_seconds=settings.stop_bound_seconds))
+
+
+def check_domains(settings: Settings) -> None:
+    if complaints := [what for domain in DOMAINS for what in domain.complaints(settings)]:
+        raise BadSettings(what="; ".join(complaints))
+
+
+def run_replica(settings: Settings, replica_class: "type[Replica] | None" = None) -> int:
     """Run one replica until it is told to leave; the exit code."""
+    # the web server and all that work is made of, for the one command that needs them
+    from supervisor import logs  # noqa: PLC0415
+    from supervisor.replica import Replica  # noqa: PLC0415
+
     logs.configure(settings)
-    check_bind(settings)
+    check_domains(settings)
     try:
-        anyio.run(_run, settings, replica_class)
+        anyio.run(_run, settings, replica_class or Replica)
     except BaseExceptionGroup as group:
         raise only_expected(group) from None
     return 0
 
 
-async def _run(settings: Settings, replica_class: type[Replica]) -> None:
+async def _run(settings: Settings, replica_class: "type[Replica]") -> None:
     urls = runtime_urls(settings)
     (await check(urls.control)).refuse_old()
-    await replica_class(settings, urls, chosen_actors(settings)).run()
+    await _check_entrance(settings, urls.control)
+    await replica_class(settings, urls, chosen_actors(settings), DOMAINS).run()
+
+
+async def _check_entrance(settings: Settings, url: str) -> None:
+    from supervisor.api.server import is_loopback  # noqa: PLC0415  for replicas alone
+
+    if is_loopback(settings.http_host) or settings.api_token is not None:
+        return
+    from supervisor.api.access import check_entrance  # noqa: PLC0415  for those who can be reached
+
+    store = Store(url, name="tenure start", size=1, pooled=settings.pooler == "transaction")
+    try:
+        await check_entrance(settings, store)
+    finally:
+        await store.close()

@@ -6,6 +6,12 @@ time-out and self-stop send SIGTERM to all its processes and SIGKILL after half 
 half is for the kernel.
 """
 
+from contextlib import AsyncExitStack
+from typing import Final
+
+import anyio
+from anyio.lowlevel import RunVar
+
 from actors.command.output import Output
 from actors.command.payload import Order, check_payload, environment
 from actors.command.verdict import verdict
@@ -13,6 +19,10 @@ from supervisor import Actor, Claim, Outcome, Retry, Tools
 from supervisor.isolate import Command, CommandNotStarted
 
 __all__ = ["ACTOR", "check_payload", "handle"]
+
+# a burst must not wait longer to be launched than the deadlines it is launched under
+AT_ONCE: Final = 16
+_STARTING: Final = RunVar[anyio.Semaphore]("starting")
 
 
 async def handle(claim: Claim, tools: Tools) -> Outcome:
@@ -23,14 +33,17 @@ async def handle(claim: Claim, tools: Tools) -> Outcome:
     output = Output(tools.log, order.max_output_bytes)
     grace = tools.kill_seconds / 2
     try:
-        async with Command.start(
-            order.argv,
-            env=environment(order, claim),
-            cwd=order.cwd,
-            deadline=tools.stop_deadline() + grace,
-            kill_seconds=grace,
-            on_output=output.take,
-        ) as command:
+        async with AsyncExitStack() as stack:
+            async with _starting():
+                starting = Command.start(
+                    order.argv,
+                    env=environment(order, claim),
+                    cwd=order.cwd,
+                    deadline=tools.stop_deadline() + grace,
+                    kill_seconds=grace,
+                    on_output=output.take,
+                )
+                command = await stack.enter_async_context(starting)
             tools.on_stop_deadline(lambda deadline: command.rearm(deadline + grace))
             command.rearm(tools.stop_deadline() + grace)  # it may have moved while the command was starting
             ended = await command.wait()
@@ -39,6 +52,16 @@ async def handle(claim: Claim, tools: Tools) -> Outcome:
     if ended.survivors:
         await output.remark(f"[{ended.survivors} processes of another user were left running]")
     return verdict(ended, order.success_exit_codes, output.last_error_line())
+
+
+def _starting() -> anyio.Semaphore:
+    """One for all commands of this event loop."""
+    try:
+        return _STARTING.get()
+    except LookupError:
+        room = anyio.Semaphore(AT_ONCE)
+        _STARTING.set(room)
+        return room
 
 
 ACTOR = Actor(domain="command", handle=handle, check=check_payload)

@@ -56,6 +56,10 @@ INSERT INTO supervisor.schema_functions (number, sha256) VALUES ($1::integer, $2
 ON CONFLICT (namespace) DO UPDATE
    SET number = excluded.number, sha256 = excluded.sha256, applied_at = excluded.applied_at;
 
+-- name: list_present
+-- the leased tables that are there: those of a package that is new come with its migrations
+SELECT t.name FROM unnest($1::text[]) AS t (name) WHERE to_regclass(t.name) IS NOT NULL;
+
 -- name: open_ledger
 -- after the functions, whose grants begin with a clean slate: a replica asks at start whether the schema fits
 GRANT SELECT ON supervisor.schema_migration, supervisor.schema_functions TO tenure_control, tenure_worker, tenure_console;

@@ -14,6 +14,15 @@ SELECT r.rolname AS name,
   FROM pg_catalog.pg_roles AS r
  WHERE r.rolname = session_user;
 
+-- name: list_identities
+-- what the schema identity is called here, by a table that no other has: no row before it was made
+SELECT n.nspname AS name
+  FROM pg_catalog.pg_class AS c
+  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+  JOIN pg_catalog.pg_roles AS r ON r.oid = c.relowner AND r.rolname = 'tenure_owner'
+ WHERE c.relname = 'role_profiles' AND c.relkind = 'r' AND (n.nspname = 'identity' OR n.nspname LIKE '%\_identity')
+ ORDER BY n.nspname;
+
 -- name: list_logins
 -- only a role that can log in is worth the question whether its password is right
 SELECT rolname AS name FROM pg_catalog.pg_roles WHERE rolcanlogin AND rolname = ANY ($1::text[]);

@@ -9,8 +9,12 @@ BEGIN
         system_identifier := 0;
     END;
     BEGIN
-        -- pg_control_checkpoint() would lag a promotion by up to a checkpoint
-        timeline := ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer;
+        IF pg_is_in_recovery() THEN  -- a standby: nothing can be written, so nothing is decided by it
+            SELECT c.timeline_id INTO server_identity.timeline FROM pg_control_checkpoint() c;
+        ELSE
+            -- pg_control_checkpoint() would lag a promotion by up to a checkpoint
+            timeline := ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer;
+        END IF;
     EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported THEN
         timeline := 1;
     END;
@@ -41,4 +45,11 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     SELECT set_config('tenure.actor', p_actor, true),
            set_config('tenure.epoch', coalesce(p_epoch::text, ''), true),
            set_config('tenure.reason', coalesce(p_reason, ''), true);
+$$;
+
+-- When a worker was last heard. A beat that is yet to come shows that the clock was set back: it says nothing then, and
+-- the leader's own watch, which every decision about silence needs as well, decides alone.
+CREATE OR REPLACE FUNCTION supervisor.heard_at(p_heartbeat_at timestamptz) RETURNS timestamptz
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN p_heartbeat_at > clock_timestamp() THEN 'epoch' ELSE p_heartbeat_at END
 $$;

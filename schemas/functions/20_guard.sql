@@ -31,9 +31,9 @@ BEGIN
             USING ERRCODE = 'TN012';
     END IF;
 
-    IF (NEW.id, NEW.root_id, NEW.job_definition_id, NEW.domain, NEW.max_attempts, NEW.created_at, NEW.priority)
-       IS DISTINCT FROM
-       (OLD.id, OLD.root_id, OLD.job_definition_id, OLD.domain, OLD.max_attempts, OLD.created_at, OLD.priority)
+    IF NEW.id <> OLD.id OR NEW.root_id <> OLD.root_id OR NEW.job_definition_id <> OLD.job_definition_id
+       OR NEW.domain <> OLD.domain OR NEW.max_attempts <> OLD.max_attempts OR NEW.created_at <> OLD.created_at
+       OR NEW.priority <> OLD.priority
        OR NEW.action IS DISTINCT FROM OLD.action OR NEW.payload IS DISTINCT FROM OLD.payload
        OR NEW.idempotency_key IS DISTINCT FROM OLD.idempotency_key
        OR NEW.scheduled_for IS DISTINCT FROM OLD.scheduled_for

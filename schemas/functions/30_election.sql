@@ -47,7 +47,9 @@ BEGIN
         OR (p_system_seen = here.system_identifier AND p_epoch_seen > term.epoch);
     SELECT l.expires_at > clock_timestamp()
            -- a clock that was set back must not leave a dead leader's lease standing
-           AND l.expires_at <= clock_timestamp() + make_interval(secs => 2 * l.lease_seconds) AS live
+           AND l.expires_at <= clock_timestamp() + make_interval(secs => 2 * l.lease_seconds) AS live,
+           -- of one that did not resign this is the last that anybody knows
+           CASE WHEN l.holder IS NOT NULL THEN l.renewed_at END AS renewed_at
         INTO lease FROM supervisor.leader_lease l;
     IF lease.live AND NOT moved THEN
         RETURN;
@@ -62,7 +64,8 @@ BEGIN
         holder = p_worker,
         since = clock_timestamp(),
         -- commits of the old timeline may be lost: give what it started the time to stop by itself
-        quarantine_until = CASE WHEN moved AND term.timeline IS NOT NULL
+        -- (the very first term is preceded by none, unless it was itself lost)
+        quarantine_until = CASE WHEN moved AND (term.timeline IS NOT NULL OR p_epoch_seen > term.epoch)
                                 THEN clock_timestamp() + make_interval(secs => greatest(p_stop_bound_seconds,
                                     (SELECT max(w.stop_bound_seconds) FROM supervisor.worker w)))
                                 ELSE e.quarantine_until END
@@ -72,8 +75,9 @@ BEGIN
     UPDATE supervisor.leader_lease l SET epoch = e.epoch, holder = p_worker, renewed_at = clock_timestamp(),
         lease_seconds = p_lease_seconds, expires_at = clock_timestamp() + make_interval(secs => p_lease_seconds), resign_requested_epoch = NULL
     FROM supervisor.leader_epoch e;
-    INSERT INTO supervisor.tenure_log (epoch, holder, what, system_identifier, timeline)
-        SELECT e.epoch, e.holder, 'ACQUIRED', e.system_identifier, e.timeline FROM supervisor.leader_epoch e;
+    INSERT INTO supervisor.tenure_log (epoch, holder, what, system_identifier, timeline, before_renewed_at)
+        SELECT e.epoch, e.holder, 'ACQUIRED', e.system_identifier, e.timeline, lease.renewed_at
+        FROM supervisor.leader_epoch e;
 END $$;
 
 -- No row = lost: too late, another leads, or the server is not the one the epoch was taken on.

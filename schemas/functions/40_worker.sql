@@ -1,6 +1,7 @@
 -- The worker's moves. Each matches the claim; none needs a leader.
 -- Planner switches: these calls join small arrays to a large table, and with cold statistics the planner would
--- read the table.
+-- read the table. And what was locked is looked up by its key, one by one (LATERAL ... OFFSET 0): the planner would
+-- compare every row that this worker holds with every claim of the call.
 
 CREATE OR REPLACE FUNCTION supervisor.retry_due(
     p_error_code text, p_starts integer, p_max_attempts integer, p_cancel timestamptz,
@@ -19,10 +20,13 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     END
 $$;
 
+-- What was given to this worker, in claim order; the domain says in which of its pools it has to fit.
+-- Dropped first, because what a function returns cannot be replaced; the grants follow in this transaction.
+DROP FUNCTION IF EXISTS supervisor.assigned(text, uuid);
 CREATE OR REPLACE FUNCTION supervisor.assigned(p_worker text, p_secret uuid)
-RETURNS TABLE (id bigint, version integer, claim_id uuid)
+RETURNS TABLE (id bigint, version integer, claim_id uuid, domain text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
-    SELECT r.id, r.version, r.claim_id FROM supervisor.job_run r
+    SELECT r.id, r.version, r.claim_id, r.domain FROM supervisor.job_run r
     WHERE r.assigned_worker_id = p_worker AND r.state = 'ASSIGNED' AND r.cancel_requested_at IS NULL
       AND EXISTS (SELECT FROM supervisor.worker w WHERE w.worker_id = p_worker AND w.secret = p_secret)
     ORDER BY r.priority DESC, r.not_before, r.id
@@ -56,22 +60,36 @@ BEGIN
     PERFORM FROM supervisor.job_run r WHERE r.id = ANY (p_ids) ORDER BY r.id FOR UPDATE;
 
     PERFORM supervisor.acting('worker', NULL, 'STARTED');
-    WITH moved AS (
-        UPDATE supervisor.job_run r SET state = 'RUNNING', version = r.version + 1, starts = r.starts + 1,
-            leader_epoch = term.epoch, start_beat_no = p_beat_no, started_at = clock_timestamp()
+    WITH mine AS MATERIALIZED (
+        SELECT r.id
         FROM unnest(p_ids, p_versions, p_claims) AS m(id, version, claim_id)
-        WHERE r.id = m.id AND r.state = 'ASSIGNED' AND r.version = m.version AND r.claim_id = m.claim_id
+        CROSS JOIN LATERAL (SELECT o.* FROM supervisor.job_run o WHERE o.id = m.id OFFSET 0) r
+        WHERE r.state = 'ASSIGNED' AND r.version = m.version AND r.claim_id = m.claim_id
           AND r.assigned_worker_id = p_worker AND r.cancel_requested_at IS NULL AND r.starts < r.max_attempts
           -- an assignment made before a failover may have been lost and made again
           AND term.current AND r.assigned_epoch >= term.first_epoch
+    ), moved AS (
+        UPDATE supervisor.job_run r SET state = 'RUNNING', version = r.version + 1, starts = r.starts + 1,
+            leader_epoch = term.epoch, start_beat_no = p_beat_no, started_at = clock_timestamp()
+        FROM mine WHERE r.id = mine.id
         RETURNING r.id)
     SELECT coalesce(array_agg(moved.id), '{}') INTO started FROM moved;
 
-    -- repeated after a lost answer: the beats built since then say nothing about it
-    UPDATE supervisor.job_run r SET start_beat_no = p_beat_no
-    FROM unnest(p_ids, p_claims) AS m(id, claim_id)
-    WHERE r.id = m.id AND r.claim_id = m.claim_id AND r.state = 'RUNNING' AND r.assigned_worker_id = p_worker
-      AND NOT r.id = ANY (started) AND r.start_beat_no < p_beat_no;
+    IF cardinality(started) < cardinality(p_ids) THEN
+        -- repeated after a lost answer: the beats built since then say nothing about it
+        UPDATE supervisor.job_run r SET start_beat_no = p_beat_no
+        FROM unnest(p_ids, p_claims) AS m(id, claim_id)
+        WHERE r.id = m.id AND r.claim_id = m.claim_id AND r.state = 'RUNNING' AND r.assigned_worker_id = p_worker
+          AND NOT r.id = ANY (started) AND r.start_beat_no < p_beat_no;
+        -- and its worker is heard again, as by a beat
+        PERFORM supervisor.acting('worker', NULL, 'CONFIRMED');
+        UPDATE supervisor.job_run r SET continuation_state = 'NONE', continuation_check_deadline_at = NULL,
+            version = r.version + 1
+        FROM unnest(p_ids, p_claims) AS m(id, claim_id)
+        WHERE r.id = m.id AND r.claim_id = m.claim_id AND r.state = 'RUNNING' AND r.assigned_worker_id = p_worker
+          AND r.continuation_state = 'CONFIRMING' AND r.continuation_reason = 'SILENT'
+          AND r.continuation_check_deadline_at > clock_timestamp();
+    END IF;
 
     RETURN QUERY SELECT m.id,
         CASE WHEN m.id = ANY (started) THEN 'RECORDED'
@@ -113,8 +131,10 @@ BEGIN
     END IF;
 
     here := supervisor.server_identity();
-    SELECT e.epoch, l.expires_at > clock_timestamp() AND e.epoch >= p_epoch_seen
-           AND (e.system_identifier, e.timeline) IS NOT DISTINCT FROM (here.system_identifier, here.timeline) AS live
+    SELECT e.epoch, e.first_epoch,
+           l.expires_at > clock_timestamp() AND e.epoch >= p_epoch_seen
+           AND (e.system_identifier, e.timeline) IS NOT DISTINCT FROM (here.system_identifier, here.timeline) AS live,
+           (e.system_identifier, e.timeline) IS NOT DISTINCT FROM (here.system_identifier, here.timeline) AS current
         INTO leader FROM supervisor.leader_epoch e, supervisor.leader_lease l;
 
     -- what this beat has to change, locked in one order; on most beats nothing
@@ -164,7 +184,9 @@ BEGIN
     END IF;
 
     RETURN QUERY SELECT
+        -- ASSIGNED by an older timeline: a failover may have lost its start, and after D another is given the run
         coalesce(array_agg(r.claim_id) FILTER (WHERE r.claim_id = ANY (p_claims)
+            AND (r.state = 'RUNNING' OR (leader.current AND r.assigned_epoch >= leader.first_epoch))
             AND coalesce(r.continuation_check_deadline_at > clock_timestamp(), true)), '{}'),
         coalesce(array_agg(r.claim_id) FILTER (WHERE r.claim_id = ANY (p_claims)
             AND r.cancel_requested_at IS NOT NULL), '{}'),
@@ -214,18 +236,22 @@ BEGIN
     END IF;
     PERFORM FROM supervisor.job_run r WHERE r.id = ANY (p_ids) ORDER BY r.id FOR UPDATE;
     PERFORM supervisor.acting('worker', NULL, NULL);
-    WITH moved AS (
+    WITH mine AS MATERIALIZED (
+        SELECT m.*
+        FROM unnest(p_ids, p_claims, p_epochs, p_states, p_results, p_error_codes, p_error_messages, p_delays)
+            AS m(id, claim_id, epoch, state, result, error_code, error_message, delay)
+        CROSS JOIN LATERAL (SELECT o.* FROM supervisor.job_run o WHERE o.id = m.id OFFSET 0) r
+        WHERE r.state = 'RUNNING' AND r.claim_id = m.claim_id AND r.assigned_worker_id = p_worker
+          -- the row's epoch, not the current leader's: a change of leaders is none of the worker's business
+          AND r.leader_epoch = m.epoch
+    ), moved AS (
         UPDATE supervisor.job_run r SET state = m.state, version = r.version + 1, result = m.result,
             error_code = m.error_code, error_message = left(m.error_message, 4000),
             finished_at = clock_timestamp(), finished_by = 'worker', executor_stopped_at = clock_timestamp(),
             continuation_state = 'NONE', continuation_check_deadline_at = NULL,
             retry_at = CASE WHEN m.state IN ('FAILED', 'TIMED_OUT') THEN supervisor.retry_due(m.error_code, r.starts,
                 r.max_attempts, r.cancel_requested_at, m.delay, r.backoff_seconds, r.backoff_max_seconds) END
-        FROM unnest(p_ids, p_claims, p_epochs, p_states, p_results, p_error_codes, p_error_messages, p_delays)
-            AS m(id, claim_id, epoch, state, result, error_code, error_message, delay)
-        WHERE r.id = m.id AND r.state = 'RUNNING' AND r.claim_id = m.claim_id AND r.assigned_worker_id = p_worker
-          -- the row's epoch, not the current leader's: a change of leaders is none of the worker's business
-          AND r.leader_epoch = m.epoch
+        FROM mine m WHERE r.id = m.id
         RETURNING r.id)
     SELECT coalesce(array_agg(moved.id), '{}') INTO ended FROM moved;
     -- a slot is free

@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION supervisor.quiesced(
 RETURNS boolean
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
     SELECT r.started_at IS NULL OR r.executor_stopped_at IS NOT NULL OR (
-        coalesce(w.heartbeat_at, r.started_at)
+        coalesce(supervisor.heard_at(w.heartbeat_at), r.started_at)
             + make_interval(secs => greatest(w.stop_bound_seconds, p_stop_bound_seconds)) <= clock_timestamp()
         AND (w.worker_id IS NULL OR EXISTS (
             SELECT FROM unnest(p_silent_workers, p_silent_seqs) AS s(worker_id, beat_seq)

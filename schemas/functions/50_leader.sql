@@ -34,7 +34,7 @@ BEGIN
         SELECT r.id, m.worker_id, r.job_definition_id, d.concurrency,
             row_number() OVER (PARTITION BY r.job_definition_id ORDER BY m.place) AS place
         FROM unnest(p_ids, p_versions, p_workers) WITH ORDINALITY AS m(id, version, worker_id, place)
-        JOIN supervisor.job_run r ON r.id = m.id
+        CROSS JOIN LATERAL (SELECT o.* FROM supervisor.job_run o WHERE o.id = m.id OFFSET 0) r
         JOIN supervisor.worker w ON w.worker_id = m.worker_id
         JOIN supervisor.job_definition d ON d.id = r.job_definition_id
         WHERE r.version = m.version AND r.state IN ('PENDING', 'ORPHANED') AND r.cancel_requested_at IS NULL
@@ -103,7 +103,7 @@ BEGIN
             (r.assigned_epoch < e.first_epoch AND coalesce(e.quarantine_until <= clock_timestamp(), true))
             OR (r.assigned_at + make_interval(secs => s.value::text::double precision) <= clock_timestamp()
                 AND coalesce(w.state = 'gone' OR (
-                    w.heartbeat_at + make_interval(secs => p_confirm_after_seconds) <= clock_timestamp()
+                    supervisor.heard_at(w.heartbeat_at) + make_interval(secs => p_confirm_after_seconds) <= clock_timestamp()
                     AND EXISTS (SELECT FROM unnest(p_silent_workers, p_silent_seqs) AS q(worker_id, beat_seq)
                                 WHERE q.worker_id = w.worker_id AND q.beat_seq = w.beat_seq)), true)))
     )
@@ -131,14 +131,15 @@ BEGIN
     LEFT JOIN supervisor.worker w ON w.worker_id = q.worker_id
     JOIN supervisor.job_run r ON r.assigned_worker_id = q.worker_id AND r.state = 'RUNNING'
         AND r.continuation_state = 'NONE'
-    WHERE coalesce(w.heartbeat_at, r.started_at) + make_interval(secs => p_confirm_after_seconds) <= clock_timestamp()
+    WHERE coalesce(supervisor.heard_at(w.heartbeat_at), r.started_at)
+          + make_interval(secs => p_confirm_after_seconds) <= clock_timestamp()
       AND (w.worker_id IS NULL OR w.beat_seq = q.beat_seq);
     PERFORM FROM supervisor.job_run r WHERE r.id = ANY (touch) ORDER BY r.id FOR UPDATE;
     PERFORM supervisor.acting('leader', p_epoch, 'SILENT');
     RETURN QUERY
     WITH quiet AS MATERIALIZED (
         -- a worker without a row counts as silent since the start
-        SELECT r.id, coalesce(w.heartbeat_at, r.started_at)
+        SELECT r.id, least(coalesce(w.heartbeat_at, r.started_at), clock_timestamp())
             + make_interval(secs => greatest(w.stop_bound_seconds, p_stop_bound_seconds)) AS stopped_at
         FROM supervisor.job_run r LEFT JOIN supervisor.worker w ON w.worker_id = r.assigned_worker_id
         WHERE r.id = ANY (touch) AND r.state = 'RUNNING' AND r.continuation_state = 'NONE'

@@ -1,22 +1,29 @@
 -- What the leader reads. Functions, because their joins need the same planner switches as the moves.
 
--- Every worker that counts: not gone, or still named by a run that has not quiesced.
+-- Every worker that counts: not gone, or still named by a run that has not quiesced. held_by: domain to count.
+-- Dropped first, because what a function returns cannot be replaced; the grants follow in this transaction.
+DROP FUNCTION IF EXISTS supervisor.read_workers();
 CREATE OR REPLACE FUNCTION supervisor.read_workers()
 RETURNS TABLE (worker_id text, state text, domains text[], slots integer, beat_seq bigint,
-               stop_bound_seconds double precision, silent_seconds double precision, held bigint, running bigint)
+               stop_bound_seconds double precision, silent_seconds double precision, held bigint, running bigint,
+               held_by jsonb)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
     WITH claims AS MATERIALIZED (
-        SELECT r.assigned_worker_id, count(*) AS held, count(*) FILTER (WHERE r.state = 'RUNNING') AS running
-        FROM supervisor.job_run r WHERE r.state IN ('ASSIGNED', 'RUNNING') GROUP BY 1
+        SELECT g.assigned_worker_id, sum(g.held)::bigint AS held, sum(g.running)::bigint AS running,
+            jsonb_object_agg(g.domain, g.held) AS held_by
+        FROM (SELECT r.assigned_worker_id, r.domain, count(*) AS held,
+                  count(*) FILTER (WHERE r.state = 'RUNNING') AS running
+              FROM supervisor.job_run r WHERE r.state IN ('ASSIGNED', 'RUNNING') GROUP BY 1, 2) g
+        GROUP BY 1
     ), lingering AS MATERIALIZED (
         SELECT DISTINCT r.assigned_worker_id FROM supervisor.job_run r
         WHERE r.state IN ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED')
           AND r.started_at IS NOT NULL AND r.executor_stopped_at IS NULL
     )
     SELECT w.worker_id, w.state, w.domains, w.slots, w.beat_seq, w.stop_bound_seconds,
-        extract(epoch FROM clock_timestamp() - w.heartbeat_at)::double precision,
-        coalesce(c.held, 0), coalesce(c.running, 0)
+        extract(epoch FROM clock_timestamp() - supervisor.heard_at(w.heartbeat_at))::double precision,
+        coalesce(c.held, 0), coalesce(c.running, 0), coalesce(c.held_by, '{}')
     FROM supervisor.worker w
     LEFT JOIN claims c ON c.assigned_worker_id = w.worker_id
     LEFT JOIN lingering g ON g.assigned_worker_id = w.worker_id

@@ -42,7 +42,9 @@ GRANT EXECUTE ON FUNCTION
     supervisor.read_due(text[], integer[], text[], bigint[], double precision),
     supervisor.read_attention(double precision),
     supervisor.enqueue(text, jsonb, text, timestamptz, integer),
+    supervisor.enqueue_many(text, jsonb[], text[], timestamptz, integer),
     supervisor.trigger_job(text, text, jsonb, text, timestamptz, integer),
+    supervisor.trigger_jobs(text, text, jsonb[], text[], timestamptz, integer),
     supervisor.post_event(text, text, jsonb, text),
     supervisor.request_cancel(text, bigint),
     supervisor.request_retry(text, bigint),
@@ -67,6 +69,7 @@ GRANT EXECUTE ON FUNCTION
 
 GRANT EXECUTE ON FUNCTION
     supervisor.enqueue(text, jsonb, text, timestamptz, integer),
+    supervisor.enqueue_many(text, jsonb[], text[], timestamptz, integer),
     supervisor.emit(text, jsonb, text),
     supervisor.run_outcome(bigint)
     TO tenure_client;

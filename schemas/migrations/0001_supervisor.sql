@@ -209,24 +209,23 @@ CREATE TABLE supervisor.retry_request (
     actor         text        NOT NULL
 );
 
+-- A setting says itself what it can be: a number between two bounds, or a switch (no bounds).
 CREATE TABLE supervisor.setting (
     name        text        PRIMARY KEY,
     value       jsonb       NOT NULL,
+    least       numeric,
+    most        numeric,
     updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-    CONSTRAINT setting_value CHECK (CASE name
-        WHEN 'reassign_after_seconds' THEN jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN 0.1 AND 86400
-        WHEN 'max_assignments' THEN jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN 1 AND 100000
-        WHEN 'log_retention_days_db' THEN jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN 0 AND 36500
-        WHEN 'continuation_checks' THEN jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN 1 AND 1000
-        WHEN 'continuation_interval_seconds' THEN jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN 0.01 AND 60
-        ELSE false END)
+    CONSTRAINT setting_bounds CHECK ((least IS NULL) = (most IS NULL)),
+    CONSTRAINT setting_value CHECK (CASE WHEN least IS NULL THEN jsonb_typeof(value) = 'boolean'
+        ELSE jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN least AND most END)
 );
-INSERT INTO supervisor.setting (name, value) VALUES
-    ('reassign_after_seconds', '60'),
-    ('max_assignments', '20'),
-    ('log_retention_days_db', '7'),
-    ('continuation_checks', '3'),
-    ('continuation_interval_seconds', '0.3');
+INSERT INTO supervisor.setting (name, value, least, most) VALUES
+    ('reassign_after_seconds', '60', 0.1, 86400),
+    ('max_assignments', '20', 1, 100000),
+    ('log_retention_days_db', '7', 0, 36500),
+    ('continuation_checks', '3', 1, 1000),
+    ('continuation_interval_seconds', '0.3', 0.01, 60);
 
 CREATE TABLE supervisor.audit (
     id      bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -238,3 +237,4 @@ CREATE TABLE supervisor.audit (
     after   jsonb
 );
 CREATE INDEX audit_at ON supervisor.audit (at);
+CREATE INDEX audit_target ON supervisor.audit (target, id);

@@ -17,22 +17,9 @@ CREATE TABLE supervisor.discarded_artifact (
 -- by the beginning of the address: each store finds its own
 CREATE INDEX discarded_artifact_uri ON supervisor.discarded_artifact (uri text_pattern_ops);
 
-ALTER TABLE supervisor.setting DROP CONSTRAINT setting_value;
-ALTER TABLE supervisor.setting ADD CONSTRAINT setting_value CHECK (CASE name
-    WHEN 'reassign_after_seconds' THEN jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN 0.1 AND 86400
-    WHEN 'max_assignments' THEN jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN 1 AND 100000
-    WHEN 'log_retention_days_db' THEN jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN 0 AND 36500
-    WHEN 'continuation_checks' THEN jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN 1 AND 1000
-    WHEN 'continuation_interval_seconds' THEN jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN 0.01 AND 60
-    WHEN 'run_retention_days' THEN jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN 0.01 AND 36500
-    WHEN 'event_retention_days' THEN jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN 0.01 AND 36500
-    WHEN 'skipped_retention_days' THEN jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN 0.01 AND 36500
-    WHEN 'audit_retention_days' THEN jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN 1 AND 36500
-    WHEN 'worker_retention_days' THEN jsonb_typeof(value) = 'number' AND value::text::numeric BETWEEN 0.01 AND 36500
-    ELSE false END);
-INSERT INTO supervisor.setting (name, value) VALUES
-    ('run_retention_days', '30'),
-    ('event_retention_days', '30'),
-    ('skipped_retention_days', '90'),
-    ('audit_retention_days', '365'),
-    ('worker_retention_days', '1');
+INSERT INTO supervisor.setting (name, value, least, most) VALUES
+    ('run_retention_days', '30', 0.01, 36500),
+    ('event_retention_days', '30', 0.01, 36500),
+    ('skipped_retention_days', '90', 0.01, 36500),
+    ('audit_retention_days', '365', 1, 36500),
+    ('worker_retention_days', '1', 0.01, 36500);

@@ -57,6 +57,17 @@ LEFT JOIN pg_catalog.pg_trigger t
     ON t.tgrelid = to_regclass('supervisor.' || g.relation) AND t.tgname = g.name AND NOT t.tgisinternal
 WHERE t.tgenabled IS NULL OR t.tgenabled NOT IN ('O', 'A')
 UNION ALL
+SELECT format('trigger %s on %s is %s', g.name, g.relation,
+              CASE t.tgenabled WHEN 'D' THEN 'disabled' WHEN 'R' THEN 'for replicas only' ELSE 'missing' END)
+FROM (VALUES ('dedup.jobs', 'guard'), ('dedup.thumbnails', 'guard'), ('dedup.thumbnail_cleanup_jobs', 'guard'),
+             ('dedup.wal_maintenance_jobs', 'guard'), ('dedup.library_files', 'guard'), ('public.media_blobs', 'guard'),
+             ('public.media_refs', 'guard'), ('public.media_write_events', 'append_only'),
+             ('schedule_ingest.capture_session', 'guard'), ('schedule_ingest.capture_image', 'immutable'),
+             ('schedule_ingest.schedule_version', 'guard_new'), ('schedule_ingest.schedule_version', 'immutable'),
+             ('schedule_ingest.schedule_version', 'point_to_newest'), ('schedule_ingest.day_schedule', 'guard')) AS g (relation, name)
+LEFT JOIN pg_catalog.pg_trigger t ON t.tgrelid = to_regclass(g.relation) AND t.tgname = g.name AND NOT t.tgisinternal
+WHERE t.tgenabled IS NULL OR t.tgenabled NOT IN ('O', 'A')
+UNION ALL
 SELECT format('index %s is missing or not valid', g.name)
 FROM (VALUES ('job_run_attempt'), ('job_run_one_live'), ('job_run_one_success'), ('job_run_key'), ('job_run_slot'),
              ('job_run_due'), ('job_run_worker_state'), ('tenure_log_one_holder')) AS g (name)

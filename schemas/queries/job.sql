@@ -54,6 +54,11 @@ FROM supervisor.job_definition d WHERE d.removed_at IS NULL ORDER BY d.name
 -- All of it or nothing; refused when the definitions are not those the difference was shown for.
 SELECT name, what FROM supervisor.apply_jobs($1::text, $2::text::jsonb, $3::boolean, $4::text::jsonb)
 
+-- name: enqueue_runs
+-- Many runs of one job, in the order of the call.
+SELECT id, state, created
+FROM supervisor.enqueue_many($1::text, $2::text[]::jsonb[], $3::text[], $4::timestamptz, $5::integer) ORDER BY place
+
 -- name: enqueue_run
 -- A repeated key answers with the run that was made first.
 SELECT id, state, created FROM supervisor.enqueue($1::text, $2::text::jsonb, $3::text, $4::timestamptz, $5::integer)

@@ -3,6 +3,12 @@
 SELECT id, state, created
 FROM supervisor.trigger_job($1::text, $2::text, $3::text::jsonb, $4::text, $5::timestamptz, $6::integer)
 
+-- name: trigger_jobs
+-- A person's trigger of many, in the order of the call.
+SELECT id, created
+FROM supervisor.trigger_jobs($1::text, $2::text, $3::text[]::jsonb[], $4::text[], $5::timestamptz, $6::integer)
+ORDER BY place
+
 -- name: post_event
 -- A person's event, once for each dedupe key.
 SELECT id, created FROM supervisor.post_event($1::text, $2::text, $3::text::jsonb, $4::text)
@@ -19,9 +25,10 @@ ORDER BY e.id DESC LIMIT $3::integer
 SELECT supervisor.pause_domain($1::text, $2::text, $3::boolean) AS changed
 
 -- name: list_known_domains
--- Known to whoever asks, to a job, to a replica, or paused.
+-- Known to whoever asks, to a job, to a replica, or paused; replicas are those heard within $2 seconds.
 SELECT n.domain, n.domain = ANY ($1::text[]) AS installed,
-    (SELECT count(*) FROM supervisor.worker w WHERE w.state = 'active' AND n.domain = ANY (w.domains)) AS replicas,
+    (SELECT count(*) FROM supervisor.worker w WHERE w.state = 'active' AND n.domain = ANY (w.domains)
+        AND w.heartbeat_at > clock_timestamp() - make_interval(secs => $2::float8)) AS replicas,
     (SELECT count(*) FROM supervisor.job_definition d WHERE d.domain = n.domain AND d.removed_at IS NULL) AS jobs,
     p.paused_at, p.actor AS paused_by, clock_timestamp() AS now
 FROM (SELECT unnest($1::text[]) AS domain
@@ -33,7 +40,12 @@ ORDER BY n.domain
 
 -- name: list_settings
 -- What all replicas share.
-SELECT s.name, s.value, s.updated_at, clock_timestamp() AS now FROM supervisor.setting s ORDER BY s.name
+SELECT s.name, s.value, s.least, s.most, s.unit, s.initial, s.updated_at, clock_timestamp() AS now
+FROM supervisor.setting s ORDER BY s.name
+
+-- name: find_setting
+-- Between what it lies.
+SELECT s.least, s.most, s.unit FROM supervisor.setting s WHERE s.name = $1::text
 
 -- name: save_setting
 -- The value it had; refused where the name is unknown or the value is out of its bounds.

@@ -26,7 +26,7 @@ SELECT supervisor.drop_partitions($1::bigint) AS dropped
 -- name: list_discarded
 -- Artifacts of one store that nothing refers to any more, after a place in the list.
 SELECT d.id, d.uri FROM supervisor.discarded_artifact d
-WHERE starts_with(d.uri, $1::text) AND d.id > $2::bigint
+WHERE EXISTS (SELECT FROM unnest($1::text[]) AS p (place) WHERE starts_with(d.uri, p.place)) AND d.id > $2::bigint
 ORDER BY d.id LIMIT $3::integer
 
 -- name: forget_discarded

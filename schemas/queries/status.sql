@@ -74,17 +74,20 @@ LEFT JOIN LATERAL (
 ORDER BY r.id
 
 -- name: show_leader
--- The term and its lease, also when nobody leads.
+-- The term and its lease, also when nobody leads; a lease of a server that this one is not (any more) leads nobody.
 SELECT e.epoch, e.first_epoch, e.system_identifier, e.timeline, e.holder AS last_holder, e.since, e.quarantine_until,
     l.holder AS worker_id, l.renewed_at, nullif(l.expires_at, '-infinity') AS expires_at,
     l.resign_requested_epoch IS NOT DISTINCT FROM l.epoch AS resigning,
     extract(epoch FROM nullif(l.expires_at, '-infinity') - clock_timestamp())::float8 AS lease_remaining_seconds,
-    l.expires_at > clock_timestamp() AND l.holder IS NOT NULL AS live, clock_timestamp() AS now
-FROM supervisor.leader_epoch e CROSS JOIN supervisor.leader_lease l
+    l.expires_at > clock_timestamp() AND l.holder IS NOT NULL
+        AND (e.system_identifier, e.timeline) IS NOT DISTINCT FROM (here.system_identifier, here.timeline) AS live,
+    clock_timestamp() AS now
+FROM supervisor.leader_epoch e CROSS JOIN supervisor.leader_lease l CROSS JOIN supervisor.server_identity() AS here
 
 -- name: list_tenures
 -- Who led when, newest first.
-SELECT t.id, t.at, t.epoch, t.holder, t.what, t.reason, t.system_identifier, t.timeline, clock_timestamp() AS now
+SELECT t.id, t.at, t.epoch, t.holder, t.what, t.reason, t.system_identifier, t.timeline, t.before_renewed_at,
+    clock_timestamp() AS now
 FROM supervisor.tenure_log t ORDER BY t.id DESC LIMIT $1::integer
 
 -- name: request_resign

@@ -13,7 +13,7 @@ SELECT supervisor.resign($1::bigint, $2::text, $3::text) AS resigned
 
 -- name: read_workers
 -- Whom the leader watches and gives work to.
-SELECT worker_id, state, domains, slots, beat_seq, stop_bound_seconds, silent_seconds, held, running
+SELECT worker_id, state, domains, slots, beat_seq, stop_bound_seconds, silent_seconds, running, held_by
 FROM supervisor.read_workers()
 
 -- name: read_due
@@ -77,3 +77,7 @@ FROM supervisor.fire($1::bigint, $2::bigint[], $3::text[], $4::text[], $5::times
 -- name: process_events
 -- Runs out of events.
 SELECT id, runs FROM supervisor.process_events($1::bigint, $2::integer)
+
+-- name: read_server
+-- Which server this is, for whoever has seen another since.
+SELECT system_identifier, timeline FROM supervisor.server_identity()

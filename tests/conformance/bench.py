@@ -10,6 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
+from actors import ROSTER
 from supervisor.embedded import Urls
 from supervisor.lease import Lease, Write
 from supervisor.lease_sql import Statement, Statements
@@ -66,7 +67,7 @@ class Bench:
         self, owner: str, *rows: Taken, how: str = "done", values: Mapping[str, Any] | None = None
     ) -> list[str]:
         statement = self.sql.finish[how]
-        arguments = self.arrays(statement, rows, {**REASON, **(values or {})})
+        arguments = self.arrays(statement, rows, {**REASON, **self.contract.gives, **(values or {})})
         answers = {
             row["token"]: row["answer"] for row in await self._as_worker(None, statement, owner, *arguments)
         }
@@ -130,7 +131,8 @@ class Bench:
 
     def siblings(self) -> list[Lease]:
         """Every contract of this table: rights are granted for all of them together."""
-        return [other.lease for other in CONTRACTS if other.lease.table == self.lease.table]
+        known = [contract.lease for contract in CONTRACTS] + [actor.lease for actor in ROSTER if actor.lease]
+        return [lease for lease in known if lease.table == self.lease.table]
 
     def is_stale_to_others(self, row: Row) -> bool:
         """Nobody's: in the state that stale rows get, without the binding and without the token."""

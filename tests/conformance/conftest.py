@@ -11,7 +11,7 @@ from tests.conformance.bench import Bench
 from tests.conformance.contracts import CONTRACTS, Contract
 from tests.support import databases
 from tests.support.example_domain.install import apply_as_owner
-from tests.support.place import run_sql
+from tests.support.place import connected
 from tests.support.server import Server
 
 
@@ -36,5 +36,6 @@ def tables(server: Server) -> Iterator[Urls]:
 
 @pytest.fixture
 async def bench(contract: Contract, tables: Urls) -> Bench:
-    await run_sql(tables.admin, f"TRUNCATE {contract.lease.table} CASCADE")
+    async with connected(tables.admin, session_replication_role="replica") as admin:
+        await admin.execute(f"TRUNCATE {contract.lease.table} CASCADE")
     return Bench(contract, render(contract.lease), tables)

@@ -14,7 +14,8 @@ import anyio.lowlevel
 import pytest
 
 from supervisor import Actor, Cancel, Claim, Done, Lease, Outcome, Retry, Snooze, Tools
-from supervisor.claim_loop import ClaimLoop
+from supervisor.actor import Place as GivenPlace
+from supervisor.claim_loop import IDLE_SECONDS, ClaimLoop
 from supervisor.clock import boottime
 from supervisor.config import Timings
 from supervisor.embedded import Urls
@@ -30,20 +31,14 @@ from tests.support.example_domain.replica import LEASE_SECONDS, NOTES
 from tests.support.place import connected, value
 from tests.support.proxy import Proxy
 from tests.support.replica import replica
+from tests.support.row_work import NoTimer
+from tests.support.stores import place_of
 
 LEASE, K = 3.0, 0.3
 TIMINGS = Timings(kill=K, stop_bound=LEASE)
 SHORT = replace(JOBS, lease_seconds=LEASE)
 
 Handler = Callable[[Claim, Tools], Awaitable[Outcome]]
-
-
-class NoTimer:
-    """The kernel's timer would end the test run."""
-
-    def arm(self, deadline_boottime: float) -> None: ...
-
-    def disarm(self) -> None: ...
 
 
 @pytest.fixture
@@ -78,11 +73,11 @@ class Place:
 
 @asynccontextmanager
 async def at_work(
-    urls: Urls, handle: Handler, *, lease: Lease = SHORT, slots: int = 2, ahead: int = 0, through: str = ""
+    urls: Urls, handle: Handler, *, lease: Lease = SHORT, slots: int = 2, through: str = "", **more: Any
 ) -> AsyncIterator[Place]:
     store, wakeups, metrics = Store(through or urls.worker, name="test"), Wakeups("me"), Metrics()
-    actor = Actor("example", handle, lease=lease, slots=slots, ahead=ahead)
-    loop = ClaimLoop(actor, store, "me", 8, TIMINGS, NoTimer(), wakeups, metrics)
+    actor = Actor("example", handle, lease=lease, slots=slots, **more)
+    loop = ClaimLoop(actor, place_of(store), 8, TIMINGS, NoTimer(), wakeups, metrics)
     keeper = Keeper(through or urls.worker, "me", [loop.kept])
     keeper.start()
     try:
@@ -215,6 +210,31 @@ async def test_no_more_is_held_than_there_is_room_for(example: Urls) -> None:
         assert work.seen == sorted(work.seen)
 
 
+async def test_what_calls_share_is_opened_once_and_closed_when_the_last_has_ended(example: Urls) -> None:
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def equip(place: GivenPlace) -> AsyncIterator[str]:
+        events.append(f"opened for {place.worker_id}")
+        try:
+            yield "used"
+        finally:
+            events.append("closed")
+
+    async def handle(claim: Claim, tools: Tools) -> Outcome:
+        events.append(tools.equipment)
+        try:
+            await anyio.sleep(3600 if claim.key == 3 else 0)
+        finally:
+            events.append("ended")
+        return Done()
+
+    await insert(example, *["{}"] * 3)
+    async with at_work(example, handle, slots=1, equip=equip):
+        await eventually(lambda: events.count("used") == 3)
+    assert events == ["opened for me", "used", "ended", "used", "ended", "used", "ended", "closed"]
+
+
 async def test_a_hint_wakes_an_idle_loop_and_polling_needs_none(example: Urls) -> None:
     """Rule 17: a hint makes it quick; without one it happens all the same."""
     work = Work()
@@ -322,8 +342,11 @@ async def test_cut_off_work_stops_before_its_lease_is_over(example: Urls) -> Non
         await proxy.heal()
 
 
-async def test_rows_of_a_claim_whose_answer_was_lost_are_not_left_lying(example: Urls) -> None:
+async def test_rows_of_a_claim_whose_answer_was_lost_are_not_left_lying(
+    example: Urls, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rule 12: the outcome of the call is unknown, so what it may have taken is given back."""
+    monkeypatch.setattr("supervisor.claim_loop.BUSY_SECONDS", IDLE_SECONDS)  # it asks once, then waits
     work = Work()
     work.let_go.set()
     lease = replace(JOBS, lease_seconds=600)
@@ -331,7 +354,8 @@ async def test_rows_of_a_claim_whose_answer_was_lost_are_not_left_lying(example:
         Proxy(example.worker) as proxy,
         at_work(example, work, lease=lease, through=proxy.url) as place,
     ):
-        await anyio.sleep(1)
+        # answered, and none in flight: a claim caught by the cut would wait for its time-out, then give back
+        await eventually(lambda: place.loop._store._idle, interval=0.01)
         proxy.cut_replies()
         await insert(example, "{}", "{}")
         place.wakeups.heard("lease:example.jobs")
@@ -339,7 +363,7 @@ async def test_rows_of_a_claim_whose_answer_was_lost_are_not_left_lying(example:
         async def taken() -> bool:
             return await place.states() == ["running", "running"]
 
-        await eventually(taken, timeout=10)
+        await eventually(taken)
         await proxy.close()
         await proxy.heal()
 
@@ -449,7 +473,7 @@ async def test_heartbeats_and_outcomes_do_not_get_in_each_others_way(
 async def test_a_lease_shorter_than_the_stop_bound_is_refused() -> None:
     actor = Actor("example", Work(), lease=replace(JOBS, lease_seconds=LEASE - 0.1))
     with pytest.raises(BadSettings, match=r"example\.jobs"):
-        ClaimLoop(actor, Store("postgresql://"), "me", 1, TIMINGS, NoTimer(), Wakeups("me"), Metrics())
+        ClaimLoop(actor, place_of(Store("postgresql://")), 1, TIMINGS, NoTimer(), Wakeups("me"), Metrics())
 
 
 COMMAND = ("-m", "tests.support.example_domain.replica")

@@ -13,6 +13,7 @@ import pytest
 
 from actors.command import handle
 from supervisor import Claim, Done, Outcome, Retry
+from supervisor.actor import Place
 from supervisor.clock import boottime
 from tests.support.eventually import eventually
 
@@ -23,6 +24,12 @@ class Tools:
         self.logged: list[tuple[str, bytes]] = []
         self._deadline = boottime() + seconds
         self._callbacks: list[Callable[[float], None]] = []
+
+    @property
+    def place(self) -> Place:
+        raise AssertionError("a command asks its replica for nothing")
+
+    equipment = None
 
     async def log(self, stream: str, data: bytes) -> None:
         self.logged.append((stream, data))

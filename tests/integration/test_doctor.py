@@ -154,7 +154,7 @@ def test_settings_of_the_server() -> None:
         "fsync": "on",
         "synchronous_commit": "on",
         "full_page_writes": "on",
-        "connections": 20,
+        "connections": 40,
         "connected": 5,
         "now": now,
         "statement_timeout": "5s",

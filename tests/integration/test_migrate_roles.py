@@ -48,6 +48,12 @@ async def test_nobody_else_gets_in_and_nobody_makes_objects(place: Place) -> Non
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await run_sql(url, statement)
     await run_sql(place.runtime["maintenance"], "CHECKPOINT")
+    await run_sql(
+        place.runtime["maintenance"], "SELECT pg_switch_wal(), redo_lsn FROM pg_control_checkpoint()"
+    )
+    for key in ("control", "worker", "console", "client"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await run_sql(place.runtime[key], "SELECT pg_switch_wal()")
 
 
 async def test_a_later_function_is_not_for_everybody(place: Place) -> None:
@@ -131,9 +137,10 @@ async def test_the_right_to_make_roles_and_databases_is_enough(place: Place) -> 
     assert not (await migrate(place.url("ops"), runtime_urls=place.runtime)).changed
     # The administrator comes later and adds what only he may: nobody is nagged for it meanwhile.
     assert (await migrate(place.admin, runtime_urls=place.runtime)).prepared in (
-        (),
-        ("grant pg_checkpoint to tenure_maintenance",),
+        ("grant pg_switch_wal() to tenure_maintenance",),
+        ("grant pg_checkpoint to tenure_maintenance", "grant pg_switch_wal() to tenure_maintenance"),
     )
+    assert not (await migrate(place.admin, runtime_urls=place.runtime)).changed
 
 
 async def test_one_url_for_everything_works(place: Place) -> None:

@@ -65,6 +65,7 @@ async def test_status_shows_leader_replicas_and_every_state(store: Store, scene:
         "worker_id",
         "state",
         "domains",
+        "contact",
         "heartbeat_age_seconds",
         "claims",
     }
@@ -118,6 +119,24 @@ async def test_lost_replicas_stay_in_sight_for_an_hour_or_while_a_run_names_them
     )
     shown = {one["worker_id"] for one in (await read_status(store))["replicas"]}
     assert shown == {"recent", "holding"}
+
+
+async def test_a_replica_that_is_not_heard_any_more_is_silent(store: Store, scene: Scene) -> None:
+    """Its stored state is what it last said of itself."""
+    for worker in ("there", "killed"):
+        await scene.beat(worker)
+    await scene.force(
+        "UPDATE supervisor.worker SET heartbeat_at = heartbeat_at - interval '10 s'"
+        " WHERE worker_id = 'killed'"
+    )
+    shown = (await read_status(store, confirm_after_seconds=9))["replicas"]
+    assert {one["worker_id"]: (one["state"], one["contact"]) for one in shown} == {
+        "there": ("active", "heard"),
+        "killed": ("active", "silent"),
+    }
+    assert {one["contact"] for one in (await read_status(store, confirm_after_seconds=60))["replicas"]} == {
+        "heard"
+    }
 
 
 async def test_ended_runs_are_counted_over_a_day(store: Store, scene: Scene) -> None:

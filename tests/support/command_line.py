@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.cli import main
+from supervisor.cli.app import main
 from supervisor.embedded import Urls
 
 

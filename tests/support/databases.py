@@ -2,13 +2,14 @@
 
 import re
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import asyncpg
 
 from schemas.migrate import migrate
-from supervisor.embedded import Urls
+from supervisor.embedded import USERS, Urls
+from supervisor.wiring import lease_rights
 from tests.support.server import Server, exclusively
 
 TEMPLATE = "tenure_template"
@@ -16,10 +17,10 @@ SYSTEM = "postgres"
 
 
 @asynccontextmanager
-async def fresh_database(server: Server) -> AsyncIterator[Urls]:
+async def fresh_database(server: Server, template: str = TEMPLATE) -> AsyncIterator[Urls]:
     await _ensure_template(server)
     name = new_name()
-    await run_as_admin(server, [f'CREATE DATABASE "{name}" TEMPLATE {TEMPLATE} STRATEGY wal_log'])
+    await run_as_admin(server, [f'CREATE DATABASE "{name}" TEMPLATE {template} STRATEGY wal_log'])
     try:
         yield server.urls(name)
     finally:
@@ -31,7 +32,7 @@ async def drop(server: Server, name: str) -> None:
 
 
 def new_name() -> str:
-    return f"test_{uuid.uuid4().hex[:16]}"
+    return f"tenure_test_{uuid.uuid4().hex[:16]}"
 
 
 async def run_as_admin(server: Server, statements: Sequence[str], database: str = SYSTEM) -> None:
@@ -43,21 +44,49 @@ async def run_as_admin(server: Server, statements: Sequence[str], database: str 
         await connection.close()
 
 
+async def ensure_filled(server: Server, name: str, fill: Callable[[Urls], Awaitable[None]]) -> None:
+    """A template of this run with rows in it: what many tests need and none changes is made once."""
+    await _ensure_template(server)
+    with exclusively(name):
+        if not await _is_template(server, name):
+            await run_as_admin(server, [f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} STRATEGY wal_log"])
+            await fill(server.urls(name))
+            await _mark_template(server, name)
+
+
 async def _ensure_template(server: Server) -> None:
     with exclusively("template"):
-        connection = await asyncpg.connect(server.urls(SYSTEM).admin)
-        try:
-            found = "SELECT count(*) FROM pg_database WHERE datname = $1 AND datistemplate"
-            if await connection.fetchval(found, TEMPLATE):
-                return
-        finally:
-            await connection.close()
-        urls = server.urls(TEMPLATE)
-        await migrate(urls.admin, runtime_urls=urls.runtime())
-        # Marked last: a template half made by a failed migration is never cloned.
-        await run_as_admin(
-            server, [f"ALTER DATABASE {TEMPLATE} WITH IS_TEMPLATE true ALLOW_CONNECTIONS false"]
-        )
+        if not await _is_template(server, TEMPLATE):
+            urls = server.urls(TEMPLATE)
+            await migrate(urls.admin, runtime_urls=urls.runtime(), rights=lease_rights())
+            await _quicken_logins(server)
+            await _mark_template(server, TEMPLATE)
+
+
+async def _quicken_logins(server: Server) -> None:
+    """Thousands of connections are made in a run, and stretching its random passwords costs each 3 ms."""
+    connection = await asyncpg.connect(server.urls(SYSTEM).admin)
+    try:
+        if connection.get_server_version().major >= 16:
+            await connection.execute("SET scram_iterations = 1")
+            for name, password in server.passwords.items():
+                await connection.execute(f"ALTER ROLE {USERS[name]} PASSWORD '{password}'")
+    finally:
+        await connection.close()
+
+
+async def _is_template(server: Server, name: str) -> bool:
+    connection = await asyncpg.connect(server.urls(SYSTEM).admin)
+    try:
+        found = "SELECT count(*) FROM pg_database WHERE datname = $1 AND datistemplate"
+        return bool(await connection.fetchval(found, name))
+    finally:
+        await connection.close()
+
+
+async def _mark_template(server: Server, name: str) -> None:
+    """Last of all: a template half made by a failure is never cloned."""
+    await run_as_admin(server, [f"ALTER DATABASE {name} WITH IS_TEMPLATE true ALLOW_CONNECTIONS false"])
 
 
 def with_port(url: str, port: int) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from supervisor.api.probes import PROBES
 from supervisor.embedded import Urls
 from supervisor.tether import tethered
 from tests.support.eventually import eventually
@@ -45,7 +46,9 @@ class Replica:
         return self._process.returncode
 
     async def get(self, path: str) -> httpx.Response:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=2) as client:
+        # a probe is answered at once; the rest is made at the first request for it
+        patience = 2 if path in PROBES else 10
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=patience) as client:
             return await client.get(path)
 
     async def status(self) -> dict[str, Any]:
@@ -57,6 +60,12 @@ class Replica:
         with suppress(httpx.HTTPError):
             return (await self.get(path)).is_success
         return False
+
+    async def worker_id(self) -> str | None:
+        with suppress(httpx.HTTPError):
+            name: str = (await self.get("/healthz")).json()["worker_id"]
+            return name
+        return None
 
     def signal(self, signum: signal.Signals) -> None:
         if self.returncode is None:

@@ -249,7 +249,8 @@ class Fleet:
                 command=(sys.executable, "-m", "tests.support.variants", variant),
             )
         )
-        worker_id = (await process.get("/healthz")).json()["worker_id"]
+        worker_id = await eventually(process.worker_id, timeout=30, what="who the replica is")
+        assert worker_id
         member = Member(process, worker_id, proxy)
         await eventually(lambda: self._known(member), timeout=10, what="the first beat")
         return member

@@ -8,7 +8,7 @@ import ctypes
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import anyio
 
 from supervisor.actor import Actor
 from supervisor.config import Settings, load_settings
+from supervisor.domain import Domain
 from supervisor.election import Election, Tenure
 from supervisor.leader import Leader
 from supervisor.replica import Replica
@@ -24,13 +25,16 @@ from supervisor.urls import RuntimeUrls
 from supervisor.wiring import run_replica
 
 ORDERS = "TENURE_TEST_ORDERS"
+Domains = Sequence[Domain]
 
 
 class LeadsOnly(Replica):
     """Has no actor: it leads, and never holds a claim."""
 
-    def __init__(self, settings: Settings, urls: RuntimeUrls, _actors: Mapping[str, Actor]) -> None:
-        super().__init__(settings, urls, {})
+    def __init__(
+        self, settings: Settings, urls: RuntimeUrls, _actors: Mapping[str, Actor], domains: Domains = ()
+    ) -> None:
+        super().__init__(settings, urls, {}, domains)
 
 
 class NeverLeads(Replica):
@@ -41,9 +45,27 @@ class NeverLeads(Replica):
 class NeverStarts(Replica):
     """What it is assigned stays ASSIGNED."""
 
-    def __init__(self, settings: Settings, urls: RuntimeUrls, actors: Mapping[str, Actor]) -> None:
-        super().__init__(settings, urls, actors)
+    def __init__(
+        self, settings: Settings, urls: RuntimeUrls, actors: Mapping[str, Actor], domains: Domains = ()
+    ) -> None:
+        super().__init__(settings, urls, actors, domains)
         self._runner.draining = True
+
+
+class ShortLeases(Replica):
+    """Leases as short as the timings allow: what a killed replica held is soon free."""
+
+    def __init__(
+        self, settings: Settings, urls: RuntimeUrls, actors: Mapping[str, Actor], domains: Domains = ()
+    ) -> None:
+        bound = settings.timings.stop_bound
+        short = {
+            name: actor
+            if actor.lease is None
+            else replace(actor, lease=replace(actor.lease, lease_seconds=bound))
+            for name, actor in actors.items()
+        }
+        super().__init__(settings, urls, short, domains)
 
 
 class WithoutTrust(LeadsOnly):
@@ -59,8 +81,10 @@ class WithoutTrust(LeadsOnly):
 class NeverStops(Replica):
     """Believes in its claims for hours after the last word: no self-stop, no dead man's timer."""
 
-    def __init__(self, settings: Settings, urls: RuntimeUrls, actors: Mapping[str, Actor]) -> None:
-        super().__init__(settings, urls, actors)
+    def __init__(
+        self, settings: Settings, urls: RuntimeUrls, actors: Mapping[str, Actor], domains: Domains = ()
+    ) -> None:
+        super().__init__(settings, urls, actors, domains)
         self._claims._timings = replace(settings.timings, self_stop=10_000.0)
 
 
@@ -130,6 +154,7 @@ VARIANTS: dict[str, type[Replica]] = {
     "leads-only": LeadsOnly,
     "never-leads": NeverLeads,
     "never-starts": NeverStarts,
+    "short-leases": ShortLeases,
     "without-trust": WithoutTrust,
     "never-stops": NeverStops,
     "blockable": Blockable,

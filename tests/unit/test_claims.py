@@ -27,7 +27,7 @@ class Story:
         self.claims = Claims(TIMINGS, self.timer)
         self.claim_id: UUID = uuid4()
         self.stopped = 0
-        self.held: Held = self.claims.hold(self.claim_id, 1)
+        self.held: Held = self.claims.hold(self.claim_id, 1, "command")
 
     def begin(self, sent: float = 100.0, now: float = 100.1) -> bool:
         return self.claims.begin(self.held, sent, now, self._stop)
@@ -62,6 +62,22 @@ def test_a_start_answered_too_late_is_never_executed() -> None:
     story = Story()
     assert not story.begin(sent=100, now=104)
     assert story.timer.deadline is None
+
+
+def test_beats_before_it_begins_extend_it_too() -> None:
+    """Rule 7: it is named from before its start, so a launch that waits its turn is not lost."""
+    story = Story()
+    for sent in (100.5, 102.0, 104.0):
+        story.beat(sent, sent + 0.02)
+    assert story.begin(sent=100.0, now=104.2)
+    assert story.claims.next_stop() == 104.0 + S
+
+
+def test_a_gap_before_it_begins_is_final() -> None:
+    story = Story()
+    story.beat(100.5, 100.6)
+    story.beat(105.0, 105.1)
+    assert not story.begin(sent=100.0, now=105.2)
 
 
 def test_an_answered_beat_extends_from_its_send() -> None:
@@ -144,10 +160,11 @@ def test_the_timer_is_disarmed_when_nothing_is_executed() -> None:
 def test_the_timer_stands_at_the_earliest_stop() -> None:
     story = Story()
     story.begin()
-    other = story.claims.hold(uuid4(), 2)
+    other = story.claims.hold(uuid4(), 2, "command")
     story.claims.begin(other, 98, 100, lambda: None)
     assert story.timer.deadline == 98 + S + K
     story.claims.ended(other)
+    story.claims.enforce(100.2)
     assert story.timer.deadline == 100 + S + K
 
 
@@ -158,3 +175,18 @@ def test_the_deadline_is_told_to_whoever_asked() -> None:
     story.held.moved.append(moves.append)
     story.beat(sent=102, now=102.1)
     assert moves == [102 + S]
+
+
+def test_a_handler_that_fails_to_hear_costs_the_others_nothing() -> None:
+    """The thread of beats calls back: what is raised there must stop neither it nor the other claims."""
+    story = Story()
+    story.begin()
+    other = story.claims.hold(uuid4(), 2, "command")
+    story.claims.begin(other, 100.0, 100.1, story._stop)
+    heard: list[float] = []
+    story.held.moved += [lambda _at: 1 / 0, heard.append]  # type: ignore[list-item]
+    _, named = story.claims.build_list()
+    story.claims.answered(named, set(named), set(), 101.0, 101.1)
+    assert heard == [101.0 + S]
+    assert other.stop_at == 101.0 + S
+    assert story.timer.deadline == 101.0 + S + K

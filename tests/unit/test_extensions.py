@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from schemas.packages import BadPackage, installed_migrations
-from supervisor.cli import main
+from supervisor.cli.app import main
 from supervisor.config import load_settings
 from supervisor.wiring import actors, chosen_actors, lease_rights
 
@@ -49,9 +49,11 @@ def test_actors_of_packages_are_among_the_others(install: Install) -> None:
     lease = 'plain_lease("b.rows", {"x": "text"})'
     install("one", HEAD + "ACTORS = Actor('a', handle)")
     install("two", HEAD + f"ACTORS = [Actor('b', handle), Actor('b', handle, lease={lease})]")
-    assert {"command", "a", "b", "b:b.rows"} == set(actors())
+    assert {"command", "a", "b", "b:b.rows"} == {
+        name for name in actors() if not name.startswith(("capture", "dedup", "media", "scm"))
+    }
     assert set(chosen_actors(load_settings(domains="b"))) == {"b", "b:b.rows"}
-    assert list(lease_rights()) == ["b.rows"]
+    assert {"b.rows", "dedup.jobs"} <= set(lease_rights())
     assert "GRANT UPDATE" in lease_rights()["b.rows"]
 
 

@@ -129,3 +129,13 @@ def test_a_shared_timer_stands_at_the_earliest_deadline() -> None:
     assert timer.deadline == 9
     other.disarm()
     assert timer.deadline is None
+
+
+def test_a_handler_that_fails_to_hear_costs_the_others_nothing() -> None:
+    story = Story()
+    story.begin()
+    other = story.claimed(100)
+    story.row.moved.append(lambda _at: 1 / 0)  # type: ignore[arg-type]
+    rows = [story.row, other]
+    story.holdings.answered(rows, {row.token for row in rows}, 101, 101.1)
+    assert other.stop_at == 101 + STOP

@@ -4,36 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.clock import boottime
 from supervisor.embedded import Urls
-from tests.support.replicas import TAKE_OVER, C, D, Fleet, Member, replicas
+from tests.support.replicas import TAKE_OVER, Fleet, Member, replicas
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 NO_FENCE = """
     CREATE OR REPLACE FUNCTION supervisor.fence(p_epoch bigint) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ BEGIN END $$"""
-
-
-async def test_a_worker_that_does_not_stop_by_itself_is_seen_to_overlap(
-    database: Urls, tmp_path: Path
-) -> None:
-    """C08, the twin of C11: without self-stop and timers attempt 2 begins while attempt 1 is alive."""
-    async with replicas(database, tmp_path, through_proxy=True, checked=False) as fleet:
-        (victim,) = await fleet.start(variant="never-stops")
-        await fleet.define("work", fleet.effects.command(D + C + 6))
-        runs = await fleet.trigger("work", 8)
-        await fleet.until(lambda: fleet.running(runs), within=8, what="all running")
-        lost = await fleet.on(victim, runs)
-        assert lost
-        victim.cut()
-        began = boottime()
-
-        async def overlapping() -> bool:
-            return len(await fleet.overlaps()) == len(lost)
-
-        await fleet.until(overlapping, within=D + C + 5, what="the overlap to be seen")
-        assert boottime() - began > D, "the leader took it away too early"
 
 
 @pytest.mark.parametrize("fenced", [True, False])

@@ -2,16 +2,13 @@
 
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
 from supervisor.clock import boottime
 from supervisor.embedded import Urls
-from tests.support.replicas import C, D, Fleet, H, K, L, Member, S, replicas
-from tests.support.variants import ORDERS
+from tests.support.replicas import C, D, Fleet, H, K, Member, S, replicas
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 Record = Callable[[str, object], None]
@@ -46,53 +43,15 @@ def alive(fleet: Fleet, runs: list[int]) -> list[int]:
     return [pid for one in found if one for pid in one.alive()]
 
 
-@pytest.mark.parametrize("who", ["follower", "leader"])
-async def test_the_work_of_a_killed_worker_dies_with_it_and_runs_again(
-    database: Urls, tmp_path: Path, record_property: Record, who: Literal["follower", "leader"]
+async def test_a_worker_whose_answers_are_lost_for_less_than_s_goes_on_with_the_same_attempt(
+    database: Urls, tmp_path: Path, record_property: Record
 ) -> None:
-    """C06: children, double-forked ones too, die at once; attempt 2 in D + C + 4 s (+ L + 4 s if it led)."""
-    async with replicas(database, tmp_path) as fleet:
-        leader = await fleet.leader()
-        victim = leader if who == "leader" else fleet.others(leader)[0]
-        runs = await spread(fleet, 5, 6, brood=True)
-        lost = await fleet.on(victim, runs)
-        assert len(lost) == 2
-        assert len(alive(fleet, lost)) >= 4, "each run has a command and a double-forked child"
-        began = boottime()
-        await victim.kill()
-
-        async def dead() -> bool:
-            return not alive(fleet, lost)
-
-        await fleet.until(dead, within=1, what="everything it started to be dead")
-        record_property("commands dead after seconds", round(boottime() - began, 2))
-
-        async def again() -> bool:
-            rows = [await fleet.root(run) for run in lost]
-            return all(len(row) == 2 and row[1]["started_at"] is not None for row in rows)
-
-        bound = D + C + 4 + (L + 4 if who == "leader" else 0)
-        await fleet.until(again, within=bound, what="attempt 2 of what was lost")
-        record_property("attempt 2 after seconds", round(boottime() - began, 2))
-        await fleet.until(lambda: fleet.succeeded(runs), within=15, what="all runs to succeed")
-        for run in lost:
-            first, second = await fleet.root(run)
-            assert (first["state"], first["error_code"]) == ("TIMED_OUT", "CONTINUATION_EXPIRED")
-            assert (second["state"], second["attempt"], second["starts"]) == ("SUCCEEDED", 2, 2)
-        kept = set(runs) - set(lost)
-        assert {row["attempt"] for row in await fleet.last(list(kept))} == {1}
-
-
-@pytest.mark.parametrize("how", ["both ways", "replies only"])
-async def test_a_worker_cut_off_for_less_than_s_goes_on_with_the_same_attempt(
-    database: Urls, tmp_path: Path, record_property: Record, how: str
-) -> None:
-    """C10: CONFIRMING is set and cleared, attempt 1 succeeds."""
+    """The twin of C10 with answers lost: CONFIRMING is set and cleared, attempt 1 succeeds."""
     async with replicas(database, tmp_path, through_proxy=True) as fleet:
         victim = fleet.others(await fleet.leader())[0]
         runs = await spread(fleet, 6, 6)
         asked = await fleet.on(victim, runs)
-        victim.cut() if how == "both ways" else victim.cut_replies()
+        victim.cut_replies()
         began = boottime()
 
         async def confirming() -> bool:
@@ -108,39 +67,6 @@ async def test_a_worker_cut_off_for_less_than_s_goes_on_with_the_same_attempt(
             assert steps[3:5] == [("CONFIRMING", "SILENT"), ("NONE", "CONFIRMED")], steps
         for run in set(runs) - set(asked):
             assert len(await fleet.history(run)) == 4
-
-
-async def test_a_worker_cut_off_for_longer_than_d_has_stopped_before_attempt_2(
-    database: Urls, tmp_path: Path, record_property: Record
-) -> None:
-    """C11: it stops by itself, attempt 2 runs elsewhere, its late completion is kept, refused and counted."""
-    async with replicas(database, tmp_path, through_proxy=True) as fleet:
-        victim = fleet.others(await fleet.leader())[0]
-        runs = await spread(fleet, 7, 6, brood=True)
-        lost = await fleet.on(victim, runs)
-        victim.cut()
-        began = boottime()
-        await stops_by_itself(fleet, lost, began, record_property)
-        assert victim.alive, "the outage cost a replica, not only its children"
-        await runs_again(fleet, lost, began, record_property)
-        await victim.heal()
-
-        async def refused() -> bool:
-            return len(await fleet.rows("SELECT FROM supervisor.late_finish")) == len(lost)
-
-        await fleet.until(refused, within=8, what="the late completions")
-        late = await fleet.rows("SELECT * FROM supervisor.late_finish ORDER BY run_id")
-        assert [row["run_id"] for row in late] == lost
-        assert {row["worker_id"] for row in late} == {victim.worker_id}
-        assert {(row["state"], row["error_code"]) for row in late} == {("TIMED_OUT", "CONTINUATION_LOST")}
-        assert await victim.metric("tenure_late_finishes_total") == len(lost)
-        await fleet.until(lambda: fleet.succeeded(runs), within=15, what="all runs to succeed")
-        for run in lost:
-            first, second = await fleet.root(run)
-            assert (first["state"], first["error_code"]) == ("TIMED_OUT", "CONTINUATION_EXPIRED")
-            assert first["executor_stopped_at"] is not None, "its late completion says that it has stopped"
-            assert second["state"] == "SUCCEEDED"
-        await works_again(fleet, victim)
 
 
 async def test_a_worker_whose_answers_are_lost_has_stopped_before_attempt_2(
@@ -201,52 +127,6 @@ async def works_again(fleet: Fleet, member: Member) -> None:
         return bool(rows)
 
     await fleet.until(shares, within=8, what="the healed replica to work", interval=1)
-
-
-async def test_a_blocked_event_loop_costs_no_attempt(
-    database: Urls, tmp_path: Path, record_property: Record
-) -> None:
-    """C09: beats go on from their own thread while the loop sleeps S/2 and 2S; nobody even asks."""
-    orders = tmp_path / "orders"
-    async with replicas(database, tmp_path, count=1) as fleet:
-        (member,) = await fleet.start(variant="blockable", env={ORDERS: str(orders)})
-        for seconds in (S / 2, 2 * S):
-            await fleet.define(f"during-{seconds}", fleet.effects.command(3))
-            runs = await fleet.trigger(f"during-{seconds}", 6)
-            await fleet.until(partial(fleet.running, runs), within=8, what="all running")
-            held = await fleet.on(member, runs)
-            assert held
-            orders.write_text(f"sleep {seconds}")
-            began = boottime()
-            await fleet.until(partial(fleet.succeeded, runs), within=seconds + 10, what="all to succeed")
-            record_property(f"blocked for {seconds}, done after", round(boottime() - began, 2))
-            assert boottime() - began > seconds, "the loop was not blocked"
-            for run in held:
-                assert [row["reason"] for row in await fleet.history(run)] == [
-                    "TRIGGERED",
-                    "ASSIGNED",
-                    "STARTED",
-                    None,
-                ]
-        assert all(one.attempt == 1 and one.begins == 1 for one in fleet.effects.executions().values())
-
-
-async def test_a_replica_that_cannot_even_beat_is_killed_and_its_work_runs_again(
-    database: Urls, tmp_path: Path, record_property: Record
-) -> None:
-    """C09: the interpreter's lock held beyond S + k: no thread of ours runs, the kernel's timer does."""
-    orders = tmp_path / "orders"
-    async with replicas(database, tmp_path, count=1) as fleet:
-        (member,) = await fleet.start(variant="blockable", env={ORDERS: str(orders)})
-        runs = await spread(fleet, 6, 4)
-        held = await fleet.on(member, runs)
-        assert held
-        orders.write_text(f"hold {S + K + D}")
-        began = boottime()
-        assert await member.replica.wait(timeout=S + K + 1) == -9
-        record_property("killed after seconds", round(boottime() - began, 2))
-        await fleet.until(lambda: fleet.succeeded(runs), within=D + C + 4 + 7, what="all runs to succeed")
-        assert {row["root_id"] for row in await fleet.last(runs) if row["attempt"] == 2} == set(held)
 
 
 async def test_a_worker_drained_by_an_operator_leaves_and_its_work_ends_or_moves(

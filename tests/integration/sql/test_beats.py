@@ -1,5 +1,7 @@
 """What a list of claims proves: rule 7."""
 
+import pytest
+
 from tests.integration.sql.world import World
 
 
@@ -48,6 +50,18 @@ async def test_a_repeated_start_moves_the_number(world: World) -> None:
     assert await world.state(claim.id) == "RUNNING"
     await world.worker.beat("w1", beat_no=6)
     assert await world.state(claim.id) == "FAILED"
+
+
+@pytest.mark.parametrize("past", [False, True])
+async def test_a_repeated_start_confirms_as_a_beat_does(world: World, *, past: bool) -> None:
+    """Rule 8: it is a contact; at or after the deadline it is none, and nothing is executed."""
+    claim = await world.confirming(past=past)
+    assert await world.worker.start("w1", claim) == ["REFUSED" if past else "ALREADY"]
+    row = await world.row(claim.id)
+    assert row["continuation_state"] == ("CONFIRMING" if past else "NONE")
+    if not past:
+        assert row["continuation_check_deadline_at"] is None
+        assert (await world.history(claim.id))[-1]["reason"] == "CONFIRMED"
 
 
 async def test_a_list_stops_an_ended_attempt(world: World) -> None:

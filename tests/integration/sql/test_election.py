@@ -45,6 +45,22 @@ async def test_a_new_leader_has_a_greater_epoch(world: World) -> None:
     assert [tuple(row) for row in log] == [(first, "l1", "ACQUIRED"), (first + 1, "l2", "ACQUIRED")]
 
 
+async def test_who_takes_over_notes_the_last_renewal_of_one_that_was_lost(world: World) -> None:
+    """How long nobody led can be told afterwards; who resigned said so itself."""
+    await expire_lease(world)
+    lost = await world.admin.one("SELECT renewed_at FROM supervisor.leader_lease")
+    assert await world.control.acquire("l2") is not None
+    epoch = (await term(world))["epoch"]
+    await world.control.sql("SELECT supervisor.resign($1, 'l2', 'test')", epoch)
+    assert await world.control.acquire("l3") is not None
+    log = await world.admin.sql("SELECT holder, before_renewed_at FROM supervisor.tenure_log ORDER BY id")
+    assert [tuple(row) for row in log if row["holder"]][-3:] == [
+        ("l2", lost["renewed_at"]),
+        ("l2", None),
+        ("l3", None),
+    ]
+
+
 async def test_two_candidates_and_one_leader(world: World) -> None:
     """R003-21, H3: the second neither waits nor leads."""
     await expire_lease(world)
@@ -290,6 +306,25 @@ async def promote(world: World, leader: str = "l2", *, system: int | None = None
 
 async def end_quarantine(world: World) -> None:
     await world.unguarded("UPDATE supervisor.leader_epoch SET quarantine_until = clock_timestamp()")
+
+
+async def test_a_claim_whose_start_a_failover_lost_is_not_listed(world: World) -> None:
+    """Rule 22: its worker executes, the row says ASSIGNED, and after D somebody else will be given it."""
+    claim = await world.assigned()
+    assert claim.claim_id in (await world.worker.beat("w1", claim))["listed"]
+    await world.move_server(timeline=(await server(world))["timeline"] - 1)
+    assert claim.claim_id not in (await world.worker.beat("w1", claim))["listed"], "nobody leads yet"
+    await promote(world)
+    assert claim.claim_id not in (await world.worker.beat("w1", claim))["listed"]
+    await end_quarantine(world)
+    assert claim.claim_id not in (await world.worker.beat("w1", claim))["listed"]
+
+
+async def test_a_claim_that_was_started_before_a_failover_is_listed(world: World) -> None:
+    """Rule 5: a change of leaders and timelines is none of a healthy worker's business."""
+    claim = await world.running()
+    await promote(world)
+    assert claim.claim_id in (await world.worker.beat("w1", claim))["listed"]
 
 
 async def test_the_first_leader_of_all_waits_for_nobody(world: World) -> None:

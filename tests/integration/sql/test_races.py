@@ -495,7 +495,7 @@ async def test_a_finish_matches_the_claim(world: World) -> None:
 async def test_without_the_claim_an_old_one_ends_the_run(world: World) -> None:
     """H12: the guard taken out."""
     await world.without_guard(
-        "finish", "AND r.state = 'RUNNING' AND r.claim_id = m.claim_id", "AND r.state = 'RUNNING'"
+        "finish", "WHERE r.state = 'RUNNING' AND r.claim_id = m.claim_id", "WHERE r.state = 'RUNNING'"
     )
     stale, _ = await stale_claim(world)
     assert await world.worker.finish("w1", stale, state="FAILED") == ["RECORDED"]

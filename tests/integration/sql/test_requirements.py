@@ -21,6 +21,7 @@ from supervisor.wakeups import Wakeups
 from tests.integration.sql.world import CONFIRM_AFTER, STOP_BOUND, Held, World
 from tests.support.eventually import eventually
 from tests.support.scene import secret_of
+from tests.support.stores import place_of
 
 # optimistic locking
 
@@ -113,8 +114,8 @@ async def worker(world: World) -> AsyncIterator[tuple[Interrupted, Claims]]:
     store, timings = Interrupted(world.urls.worker, name="test/runner"), Timings(6, 3, 0.5, 0.1, 1.5, 4, 1, 7)
     claims = Claims(timings, NoTimer())
     runner = Runner(
-        store, Identity("w1", secret_of("w1")), {"command": ACTOR}, 10, timings, claims, Wakeups("w1"),
-        Metrics(),
+        place_of(store, "w1"), Identity("w1", secret_of("w1")), {"command": ACTOR}, 10, timings, claims,
+        Wakeups("w1"), Metrics(),
     )  # fmt: skip
     async with anyio.create_task_group() as group:
         group.start_soon(runner.run)

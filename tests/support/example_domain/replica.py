@@ -5,7 +5,7 @@ Its handler notes each execution in a file (boottime, what, key) and takes as lo
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import anyio
 from supervisor import Actor, Claim, Done, Outcome, Tools
 from supervisor.clock import boottime
 from supervisor.config import Settings, load_settings
+from supervisor.domain import Domain
 from supervisor.replica import Replica
 from supervisor.urls import RuntimeUrls
 from supervisor.wiring import run_replica
@@ -37,8 +38,14 @@ ACTOR = Actor(domain="example", handle=handle, lease=replace(JOBS, lease_seconds
 
 
 class WithExample(Replica):
-    def __init__(self, settings: Settings, urls: RuntimeUrls, actors: Mapping[str, Actor]) -> None:
-        super().__init__(settings, urls, {**actors, ACTOR.name: ACTOR})
+    def __init__(
+        self,
+        settings: Settings,
+        urls: RuntimeUrls,
+        actors: Mapping[str, Actor],
+        domains: Sequence[Domain] = (),
+    ) -> None:
+        super().__init__(settings, urls, {**actors, ACTOR.name: ACTOR}, domains)
 
 
 if __name__ == "__main__":

@@ -1,40 +1,15 @@
-"""Every lease contract there is. A new one joins the list and passes the suite."""
+"""The domain of the tests themselves, one table for each kind of contract."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from supervisor.lease import Lease
+from tests.conformance.contracts.contract import CREATED, Contract
 from tests.support import example_domain
 
-
-@dataclass(frozen=True)
-class Contract:
-    """A lease, and how to fill its table. The statements are run by the administrator.
-
-    `insert`: one claimable row; a larger $1 (integer) comes later in the claim order. `finished`: $1 rows
-    whose work is over. `others`: rows that must not be claimed, each for another reason. `most`: how many
-    claimable rows the table permits at a time. `setup`: what no migration has created yet.
-    """
-
-    lease: Lease
-    insert: str
-    finished: str
-    others: Sequence[str] = ()
-    most: int = 1000
-    setup: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.lease.name
-
-
-_CREATED = "timestamptz '2026-01-01 00:00:00+00' + $1::integer * interval '1 second'"
-
-CONTRACTS: Sequence[Contract] = (
+EXAMPLE: Sequence[Contract] = (
     Contract(
         example_domain.JOBS,
         setup=example_domain.migration(),
-        insert=f"INSERT INTO example.jobs (kind, created_at) VALUES ('scan', {_CREATED})",
+        insert=f"INSERT INTO example.jobs (kind, created_at) VALUES ('scan', {CREATED})",
         finished="INSERT INTO example.jobs (kind, status, claim_id) "
         "SELECT 'hash', 'completed', gen_random_uuid() FROM generate_series(1, $1::integer)",
         others=[
@@ -46,7 +21,7 @@ CONTRACTS: Sequence[Contract] = (
     Contract(
         example_domain.SESSIONS,
         setup=example_domain.migration(),
-        insert=f"INSERT INTO example.sessions (user_id, created_at) VALUES (7, {_CREATED})",
+        insert=f"INSERT INTO example.sessions (user_id, created_at) VALUES (7, {CREATED})",
         finished="INSERT INTO example.sessions (user_id, state, claim_id) "
         "SELECT 7, 'done', gen_random_uuid() FROM generate_series(1, $1::integer)",
         others=["INSERT INTO example.sessions (user_id, state, error) VALUES (7, 'failed', 'x')"],
@@ -66,7 +41,7 @@ CONTRACTS: Sequence[Contract] = (
     Contract(
         example_domain.ERRANDS,
         setup=example_domain.migration(),
-        insert=f"INSERT INTO example.errands (due_at) VALUES ({_CREATED})",
+        insert=f"INSERT INTO example.errands (due_at) VALUES ({CREATED})",
         finished="INSERT INTO example.errands (status) SELECT 'done' FROM generate_series(1, $1::integer)",
         others=[
             "INSERT INTO example.errands (due_at) VALUES ('infinity')",

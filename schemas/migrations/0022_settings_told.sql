@@ -1,0 +1,46 @@
+-- What a setting is, in what unit, and what it was before anybody changed it.
+ALTER TABLE supervisor.setting ADD COLUMN about text, ADD COLUMN unit text, ADD COLUMN initial jsonb;
+
+UPDATE supervisor.setting s SET about = t.about, unit = t.unit, initial = t.initial::jsonb
+FROM (VALUES
+    ('reassign_after_seconds', '60', 'seconds', 'an ASSIGNED run of a lost worker is taken back after this'),
+    ('max_assignments', '20', 'assignments', 'assignments without a start before a run is given up'),
+    ('log_retention_days_db', '7', 'days', 'logs stay in the database so long, then move to the artifacts'),
+    ('continuation_checks', '3', 'checks', 'kept for compatibility; the beats decide'),
+    ('continuation_interval_seconds', '0.3', 'seconds', 'kept for compatibility; the beats decide'),
+    ('run_retention_days', '30', 'days', 'ended runs are kept so long, with history, logs and late finishes'),
+    ('event_retention_days', '30', 'days', 'processed events are kept so long'),
+    ('skipped_retention_days', '90', 'days', 'records of skipped instants are kept so long'),
+    ('audit_retention_days', '365', 'days', 'what operators did is kept so long'),
+    ('worker_retention_days', '1', 'days', 'rows of replicas that are gone are kept so long'),
+    ('dedup_missing_retention_days', '90', 'days', 'a file that is missing is remembered so long, with its hash'),
+    ('dedup_scan_error_retention_days', '7', 'days', 'what walks could not read is kept so long after another walk'),
+    ('dedup_job_retention_days', '30', 'days', 'ended jobs are kept so long, with moves, cleanups, checkpoints and walks'),
+    ('dedup_allow_real_delete', 'false', NULL, 'duplicates may really be moved to the trash'),
+    ('dedup_job_retries', '10', 'times', 'how often a scan or hash whose worker was lost is tried again'),
+    ('dedup_thumbnail_capacity', '50000', 'thumbnails', 'how many may wait and run at a time'),
+    ('dedup_thumbnail_retry', 'true', NULL, 'failed thumbnails are tried again by themselves'),
+    ('dedup_cleanup_delay_seconds', '600', 'seconds', 'time before the thumbnails of a group are removed'),
+    ('dedup_thumbnail_bytes_per_second', '0', 'bytes a second',
+        'how fast originals are read for thumbnails, by all replicas together; 0: no bound'),
+    ('dedup_wal_interval_seconds', '900', 'seconds', 'time between two requests for a checkpoint'),
+    ('dedup_allow_wal_truncate', 'false', NULL, 'a checkpoint that truncates may be asked for'),
+    ('logbook_outbox_lease_seconds', '60', 'seconds', 'a message that was taken and not ended for so long is taken again'),
+    ('logbook_outbox_retries', '10', 'times', 'how often a message that fails is tried again'),
+    ('scm_failure_threshold', '5', 'runs', 'so many in a row that used up their attempts disable the task'),
+    ('scm_stale_run_seconds', '3600', 'seconds', 'a sync that was started so long ago, and whose worker is not there, is lost'),
+    ('scm_stale_worker_seconds', '300', 'seconds', 'a worker of syncs that was not heard for so long is not there'),
+    ('scm_run_history_days', '90', 'days', 'ended syncs are kept so long'),
+    ('scm_error_rate_runs', '100', 'syncs', 'the error rate is that of the last so many'),
+    ('media_max_bytes', '104857600', 'bytes', 'the most that one content may have'),
+    ('media_max_position', '9999', 'positions', 'the highest in roles without a bound of their own'),
+    ('media_one_ref_per_blob', 'false', NULL, 'a content stands at most once in a role of an entity'),
+    ('media_gc_execute', 'false', NULL, 'unused contents may really go'),
+    ('media_gc_delay_seconds', '604800', 'seconds', 'a content is unused for so long before it goes'),
+    ('media_ref_retention_seconds', '604800', 'seconds', 'ended refs are kept so long'),
+    ('capture_lease_seconds', '300', 'seconds', 'a lease younger than this is not taken over'),
+    ('capture_skip_unchanged', 'false', NULL, 'a version is made only when something has changed'),
+    ('capture_max_images', '20', 'pictures', 'the most that one session may have'),
+    ('capture_max_bytes', '10485760', 'bytes', 'the most that one picture may have')
+) AS t (name, initial, unit, about)
+WHERE s.name = t.name;

@@ -1,0 +1,72 @@
+"""Which of several servers a connection leads to: none that is silent, none that a failover left behind."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from supervisor.embedded import Urls
+from supervisor.errors import DatabaseUnreachable
+from supervisor.memory import Memory
+from supervisor.store import CONNECT_SECONDS, Store, connect, each_host
+
+
+@pytest.fixture
+async def silent() -> AsyncIterator[str]:
+    """A host that takes connections and never answers."""
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(-1)
+        writer.close()
+
+    server = await asyncio.start_server(hold, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    yield f"{host}:{port}"
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "alone"),
+    [
+        ("postgresql://u:p@a:1,b:2/d?x=y", ["postgresql://u:p@a:1/d?x=y", "postgresql://u:p@b:2/d?x=y"]),
+        ("postgresql://u:p%40,@[::1],b/d", ["postgresql://u:p%40,@[::1]/d", "postgresql://u:p%40,@b/d"]),
+        ("postgresql:///d?host=/run", ["postgresql:///d?host=/run"]),
+        ("postgresql://a,b", ["postgresql://a", "postgresql://b"]),
+    ],
+)
+def test_each_host_alone(url: str, alone: list[str]) -> None:
+    assert each_host(url) == alone
+
+
+async def test_a_silent_host_does_not_hide_the_next(database: Urls, silent: str) -> None:
+    parts = urlsplit(database.control)
+    login, _, host = parts.netloc.rpartition("@")
+    both = parts._replace(netloc=f"{login}@{silent},{host}").geturl()
+    async with asyncio.timeout(CONNECT_SECONDS - 1):
+        connection = await connect(both, application_name="test")
+    assert await connection.fetchval("SELECT 1") == 1
+    await connection.close()
+
+
+async def test_hosts_that_all_refuse_are_one_clear_error() -> None:
+    with pytest.raises(DatabaseUnreachable):
+        await connect("postgresql://u:p@127.0.0.1:1,127.0.0.1:2/d", application_name="test")
+
+
+async def test_a_server_that_a_failover_left_behind_is_not_asked(database: Urls) -> None:
+    """H22: neither on a new connection nor on one that was open before the failover was seen."""
+    memory = Memory()
+    store = Store(database.control, size=1, memory=memory)
+    try:
+        row = await store.row("read_server")
+        assert row is not None
+        memory.learn(1, row["system_identifier"], row["timeline"])
+        assert await store.row("read_server") == row
+        memory.learn(2, row["system_identifier"], row["timeline"] + 1)
+        with pytest.raises(DatabaseUnreachable, match="left this server behind"):
+            await store.row("read_server")
+        memory.learn(3, row["system_identifier"] + 1, 1)
+        assert await store.row("read_server") == row, "another system's timelines say nothing"
+    finally:
+        await store.close()
