@@ -286,9 +286,10 @@ async def test_a_step_reads_what_it_removes_and_not_what_is_kept(world: DedupWor
             "INSERT INTO dedup.scan_sessions (library_id, status, finished_at) "
             f"SELECT {world.library}, 'succeeded', {ended} FROM generate_series(1, 5000)"
         )
-    while_full = await cost(world, lambda: purge(world), 3, TABLES)
+    # the first step only: the next may meet again what is gone, while any transaction could still see it
+    while_full = await cost(world, lambda: purge(world), 1, TABLES)
     assert while_full[0] == 0
-    assert while_full[1] < 15_000, while_full
+    assert while_full[1] < 12_000, while_full
     while await purge(world):
         pass
 
