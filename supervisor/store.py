@@ -175,12 +175,21 @@ class Store:
         self._idle: list[asyncpg.Connection] = []
         self._closed = False
 
-    async def rows(self, query: str | Query, *args: Any, timeout: float = CALL_SECONDS) -> Sequence[Record]:
-        """Run a statement, by name or rendered. Deadlocks and lock time-outs did nothing and are repeated."""
+    async def rows(self, query: str | Query, *args: Any, timeout: float | None = None) -> Sequence[Record]:
+        """Run a statement, by name or rendered. Deadlocks and lock time-outs did nothing and are repeated.
+
+        A `timeout` bounds all of it. Without one the call has CALL_SECONDS from when it has a connection: on
+        a slow way a new one costs more turns than the call, and would leave it no time to be answered in.
+        """
         name, sql = (query, queries()[query].sql) if isinstance(query, str) else (query.name, query.sql)
         for turn in range(REPEATS):
             try:
-                async with self._deadline(name, timeout), self._connection() as connection:
+                async with (
+                    self._deadline(name, timeout or CALL_SECONDS) as bound,
+                    self._connection() as connection,
+                ):
+                    if timeout is None:
+                        bound.reschedule(asyncio.get_running_loop().time() + CALL_SECONDS)
                     rows: Sequence[Record] = await connection.fetch(sql, *args)
                     if connection in _UNSURE:
                         raise OutcomeUnknown(name=name, what="the commit was not confirmed by the standby")
@@ -199,11 +208,11 @@ class Store:
                 raise OutcomeUnknown(name=name, what=f"{type(error).__name__}: {error}") from error
         raise AssertionError("unreachable")
 
-    async def row(self, query: str, *args: Any, timeout: float = CALL_SECONDS) -> Record | None:
+    async def row(self, query: str, *args: Any, timeout: float | None = None) -> Record | None:
         rows = await self.rows(query, *args, timeout=timeout)
         return rows[0] if rows else None
 
-    async def value(self, query: str, *args: Any, timeout: float = CALL_SECONDS) -> Any:
+    async def value(self, query: str, *args: Any, timeout: float | None = None) -> Any:
         row = await self.row(query, *args, timeout=timeout)
         return row[0] if row else None
 
@@ -247,10 +256,10 @@ class Store:
         return connection
 
     @asynccontextmanager
-    async def _deadline(self, query: str, seconds: float) -> AsyncIterator[None]:
+    async def _deadline(self, query: str, seconds: float) -> AsyncIterator[asyncio.Timeout]:
         try:
-            async with asyncio.timeout(seconds):
-                yield
+            async with asyncio.timeout(seconds) as bound:
+                yield bound
         except TimeoutError as error:
             # who does not answer on one connection will hardly answer on the others
             while self._idle:

@@ -21,7 +21,7 @@ from supervisor.actor import Claim
 from supervisor.config import load_settings
 from supervisor.errors import OutcomeUnknown, TenureError
 from supervisor.identity import Identity
-from supervisor.store import CALL_SECONDS, Canceled, Record, Store
+from supervisor.store import Canceled, Record, Store
 from supervisor.wiring import run_replica
 from tests.chaos.calls import answer, arguments
 from tests.chaos.guards import take_out
@@ -37,7 +37,7 @@ def record_calls(journal: Journal, worker: str) -> None:
     numbers = itertools.count(1)
 
     async def rows(
-        self: Store, query: str | Query, *args: Any, timeout: float = CALL_SECONDS
+        self: Store, query: str | Query, *args: Any, timeout: float | None = None
     ) -> Sequence[Record]:
         name = query if isinstance(query, str) else query.name
         number = next(numbers)

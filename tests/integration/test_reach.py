@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from schemas import Query
 from supervisor.embedded import Urls
-from supervisor.errors import DatabaseUnreachable
+from supervisor.errors import DatabaseUnreachable, OutcomeUnknown
 from supervisor.memory import Memory
 from supervisor.store import CONNECT_SECONDS, Store, connect, each_host
 
@@ -47,6 +49,29 @@ async def test_a_silent_host_does_not_hide_the_next(database: Urls, silent: str)
         connection = await connect(both, application_name="test")
     assert await connection.fetchval("SELECT 1") == 1
     await connection.close()
+
+
+async def test_a_slow_connection_leaves_the_call_its_time(
+    database: Urls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who names a bound, as an election or a beat does, has it for both together."""
+
+    async def slowly(url: str, **options: Any) -> Any:
+        await asyncio.sleep(1.2)
+        return await connect(url, **options)
+
+    monkeypatch.setattr("supervisor.store.connect", slowly)
+    monkeypatch.setattr("supervisor.store.CALL_SECONDS", 2.0)
+    call = Query("slow", "a test", "SELECT 1 AS one FROM pg_sleep(1.2)")
+    store = Store(database.control)
+    try:
+        assert [row["one"] for row in await store.rows(call)] == [1]
+    finally:
+        await store.close()
+    store = Store(database.control)
+    with pytest.raises(OutcomeUnknown):
+        await store.rows(call, timeout=2.0)
+    await store.close()
 
 
 async def test_hosts_that_all_refuse_are_one_clear_error() -> None:

@@ -42,7 +42,7 @@ class Given(Store):
         ]
         self.started: list[int] = []
 
-    async def rows(self, query: Any, *args: Any, timeout: float = 10) -> Any:  # noqa: ARG002
+    async def rows(self, query: Any, *args: Any, timeout: float | None = None) -> Any:  # noqa: ARG002
         if query == "read_assigned":
             return self.assigned
         assert query == "start_runs"

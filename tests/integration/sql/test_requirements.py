@@ -102,7 +102,7 @@ class Interrupted(Store):
 
     async def before_start(self) -> None: ...
 
-    async def rows(self, query: Any, *args: Any, timeout: float = 10) -> Sequence[Record]:
+    async def rows(self, query: Any, *args: Any, timeout: float | None = None) -> Sequence[Record]:
         if query == "start_runs":
             await self.before_start()
         return await super().rows(query, *args, timeout=timeout)
