@@ -118,7 +118,8 @@ class Election:
             return None
         self._memory.learn(row["epoch"], row["system_identifier"], row["timeline"])
         # the second key: the database's clock may have been set forward since the failover
-        watched_until = (self._memory.moved_at or 0.0) + self._timings.stop_bound
+        failed_over = self._memory.moved or row["failed_over"]
+        watched_until = (self._memory.met_at or 0.0) + self._timings.stop_bound if failed_over else 0.0
         return Tenure(
             epoch=row["epoch"],
             holder=self._worker_id,

@@ -11,8 +11,10 @@ class Memory:
     system_identifier: int | None = None
     timeline: int | None = None
     changes: int = 0
-    moved_at: float | None = None
-    """When this process, by its own clock, saw another server or timeline than before."""
+    moved: bool = False
+    """Whether this process has itself seen a server or a timeline give way to another."""
+    met_at: float | None = None
+    """Since when, by its own clock, it has known this server on this timeline."""
 
     def left_behind(self, system_identifier: int, timeline: int) -> bool:
         """Is this server one that a failover, which was seen here, has left behind?"""
@@ -20,9 +22,9 @@ class Memory:
 
     def learn(self, epoch: int, system_identifier: int, timeline: int) -> None:
         """Remember the greatest; timelines are compared within one system only."""
-        known = self.timeline is not None
-        if known and (system_identifier != self.system_identifier or timeline > (self.timeline or 0)):
-            self.moved_at = boottime()
+        if system_identifier != self.system_identifier or timeline > (self.timeline or 0):
+            self.moved = self.timeline is not None
+            self.met_at = boottime()
         if system_identifier != self.system_identifier:
             self.system_identifier, self.timeline = system_identifier, timeline
         else:

@@ -1,6 +1,9 @@
 """The pulse: a thread with an event loop and a connection of its own that beats for this replica.
 
 Whatever blocks the main loop, beats go out and stops are enforced; a blocked loop is a metric, not a death.
+But a replica whose main loop does not look for what it is given (it is blocked, or its own connections are
+dead) must not keep that: after S the beats say that it takes nothing, and after D they give back what it has
+not started. The leader would leave it with a worker that is heard.
 """
 
 import asyncio
@@ -46,6 +49,7 @@ class Pulse:
     pooled: bool = False
     draining: bool = False
     answered_at: float = 0.0
+    looked_at: float = 0.0
     _leaderless_since: float | None = None
     _changes: int = 0
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -59,7 +63,16 @@ class Pulse:
     def _patience(self) -> float:
         return max(1.0, 2 * self.timings.heartbeat)
 
+    def looked(self) -> None:
+        """The main loop has seen to what this replica was given."""
+        self.looked_at = boottime()
+
+    def _neglected(self) -> float:
+        """For how many seconds nobody has; a draining replica takes nothing anyway."""
+        return 0.0 if self.draining else boottime() - self.looked_at
+
     def start(self) -> None:
+        self.looked()
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
         self._thread.start()
 
@@ -109,7 +122,7 @@ class Pulse:
                 beat_no,
                 self.memory.epoch,
                 named,
-                list(self.domains),
+                [] if self._neglected() >= self.timings.self_stop else list(self.domains),
                 self.slots,
                 self.timings.stop_bound,
                 self.draining,
@@ -132,6 +145,18 @@ class Pulse:
         self.claims.answered(named, set(row["listed"]), set(row["cancels"]), sent, now)
         self._learn(row)
         await self._mind_the_leader(store, row["leader_live"], now)
+        if row["assigned"] and self._neglected() >= self.timings.stop_bound:
+            await self._give_back(store)
+
+    async def _give_back(self, store: Store) -> None:
+        """What the main loop holds it is about to start, or has started."""
+        given = await store.rows(
+            "read_assigned", self.worker_id, self.identity.secret, timeout=self._patience
+        )
+        left = [row for row in given if row["claim_id"] not in self.claims]
+        ids, claims = [row["id"] for row in left], [row["claim_id"] for row in left]
+        released = await store.value("release_runs", self.worker_id, ids, claims, timeout=self._patience)
+        _log.error("given back what was not started", runs=released, neglected_seconds=self._neglected())
 
     def _learn(self, row: Record) -> None:
         self.memory.learn(row["epoch"] or 0, row["system_identifier"], row["timeline"])

@@ -124,6 +124,7 @@ class Replica:
             self._wakeups,
             self.metrics,
             waiting=self._waiting,
+            looked=self._pulse.looked,
         )
 
     def _make_hints(self) -> Hints | None:

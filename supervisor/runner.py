@@ -81,7 +81,9 @@ class Runner:
         metrics: Metrics,
         *,
         waiting: frozenset[str] = frozenset(),
+        looked: Callable[[], None] = lambda: None,
     ) -> None:
+        """`looked` is told whenever what was assigned has been seen to."""
         self._place = place
         self._store = store = place.store
         self._worker_id = identity.worker_id
@@ -89,6 +91,7 @@ class Runner:
         self._actors = actors
         self._slots = slots
         self._waiting = waiting
+        self._looked = looked
         self._timings = timings
         self._claims = claims
         self._wakeups = wakeups
@@ -122,6 +125,7 @@ class Runner:
     async def _take_safely(self, hands: Hands[Started]) -> None:
         try:
             await self._take(hands)
+            self._looked()
         except (OutcomeUnknown, DatabaseUnreachable) as error:
             _log.info("could not look for work", reason=str(error))
 

@@ -1,7 +1,8 @@
 -- name: acquire_tenure
--- A candidate asks for leadership; no row = somebody leads, or was quicker.
-SELECT epoch, system_identifier, timeline, quarantine_seconds
-FROM supervisor.acquire($1::text, $2::float8, $3::float8, $4::bigint, $5::bigint, $6::integer)
+-- A candidate asks for leadership; no row = somebody leads, or was quicker. failed_over: lately, by the clock that may have stepped since.
+SELECT a.epoch, a.system_identifier, a.timeline, a.quarantine_seconds,
+    EXISTS (SELECT FROM supervisor.leader_epoch e WHERE e.quarantine_until > clock_timestamp() - interval '1 day') AS failed_over
+FROM supervisor.acquire($1::text, $2::float8, $3::float8, $4::bigint, $5::bigint, $6::integer) a
 
 -- name: renew_tenure
 -- No row = the tenure is lost.

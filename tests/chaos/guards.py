@@ -76,7 +76,7 @@ def _see_no_failover() -> None:
 
     def learn(self: Memory, epoch: int, system_identifier: int, timeline: int) -> None:
         original(self, epoch, system_identifier, timeline)
-        self.moved_at = None
+        self.met_at = None
 
     Memory.learn = learn  # type: ignore[method-assign]
 

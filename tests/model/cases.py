@@ -58,12 +58,10 @@ HOLDS: Final = (
     Case("overtime", "OVERTIMES=1", EVERYTHING, "holds"),
     Case("fresh", "FRESH=1 BEATS=3 LIMBO=1", EVERYTHING, "holds"),
     Case("failover", "FAILOVERS=1 ROWS=1 FRUIT=2", "OVERLAP", "holds"),
+    Case("given-back", "RELEASES=1", EVERYTHING, "holds"),
+    Case("wedge", "RELEASES=1 WEDGE=1 FRESH=1 BEATS=2", EVERYTHING, "holds", quick=True),
+    Case("newcomer", "FAILOVERS=1 JUMPS=1 LOSSES=1 ROWS=1 BEATS=0", "OVERLAP", "holds"),
     Case("failover-two-rows", "FAILOVERS=1 FRUIT=1 BEATS=0", EVERYTHING, "finds nothing"),
-)
-
-FOUND: Final = (
-    Case("found-quarantine", "FAILOVERS=1 JUMPS=1 LOSSES=1 ROWS=1 BEATS=0", "OVERLAP", "fails"),
-    Case("found-wedge", "WEDGE=1 FRESH=1 BEATS=2", STUCK, "fails"),
 )
 
 WITHOUT: Final = (
@@ -94,6 +92,7 @@ WITHOUT: Final = (
     Case("r12-made-twice", "R12_ONCE=0 INFLIGHT=1", "ATTEMPTS", "fails"),
     Case("r22-plain-epoch", "R22_EPOCH=0 FAILOVERS=1 ROWS=1", "EPOCHS", "fails", quick=True),
     Case("r22-plain-fence", "R22_FENCE=0 FAILOVERS=1 ROWS=1 FRUIT=2", "OVERLAP", "fails"),
+    Case("r22-one-key", "R22_WATCH=0 FAILOVERS=1 JUMPS=1 LOSSES=1 ROWS=1 BEATS=0", "OVERLAP", "fails"),
     Case("r22-no-quarantine", "R22_QUARANTINE=0 FAILOVERS=1 ROWS=1", "OVERLAP", "fails"),
     Case(
         "r22-old-assignment-starts",
@@ -103,10 +102,11 @@ WITHOUT: Final = (
     ),
     Case("r22-old-assignment-stays", "R22_ORPHAN=0 FAILOVERS=1 ROWS=1 FRESH=1 BEATS=2", STUCK, "fails"),
     Case("r22-lost-start-listed", "R22_LISTED=0 FAILOVERS=1 ROWS=1 FRUIT=2", "OVERLAP", "fails"),
+    Case("unstarted-stays", "WEDGE=1 FRESH=1 BEATS=2", STUCK, "fails", quick=True),
     Case("orphan-without-exit", "EXHAUSTED=0", STUCK, "fails", quick=True),
 )
 
-CASES: Final = (*HOLDS, *FOUND, *WITHOUT)
+CASES: Final = (*HOLDS, *WITHOUT)
 
 
 def chosen(names: Iterable[str], *, quick: bool) -> list[Case]:

@@ -42,6 +42,9 @@ byte assigned_last;             /* the highest attempt given out */
 byte sil[WORKERS];
 byte vst;
 byte lquar;                     /* its own measure of the quarantine */
+#if FAILOVERS && JUMPS
+byte known;                     /* for how long, at most, any of them has known this timeline */
+#endif
 byte ver;                       /* kept only where calls are in flight */
 
 /* what the properties need to know */

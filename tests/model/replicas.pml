@@ -17,6 +17,9 @@ byte cut[WORKERS];              /* 0 no, 1 requests are lost, 2 answers are lost
 byte late_start[WORKERS], late_row[WORKERS], late_sbn[WORKERS];
 byte late_beat[WORKERS], late_named[WORKERS];   /* late_beat: its number; 0 = none */
 byte limbo = LIMBO, ambiguous = AMBIGUOUS, overtimes = OVERTIMES;
+#if RELEASES
+byte releases = RELEASES;
+#endif
 
 byte lep[LEADERS];              /* the epoch this process believes in; 0 = it follows */
 byte seen[LEADERS];             /* the highest epoch it ever saw */
@@ -129,6 +132,12 @@ proctype Worker(byte w) {
         ba[w] = 0; bage[w] = 0 }
     :: atomic { ba[w] != 0 && cut[w] != 0 && !DONE -> ba[w] = 0; bage[w] = 0 }
 
+    /* release, by the thread of the beats: the rest of the replica does not see to it */
+#if RELEASES
+    :: atomic { REACHES(w) && ws[w] == IDLE && releases > 0 && row[cur].st == ASSIGNED && row[cur].own == w && !DONE ->
+        releases--; printf("worker %d gives back claim %d\n", w, row[cur].claim); orphaned(cur); rest() }
+#endif
+
     /* execute */
     :: atomic { UP(w) && ws[w] == EXECUTING && age[w] < S && !DONE ->
         printf("worker %d is done\n", w); over(w, SUCCEEDED) }
@@ -185,7 +194,11 @@ inline acquire(l, answered) {
 #endif
     :: else
     fi;
-    lease = true; lquar = quar; sil[0] = 0; sil[1] = 0; vst = 0; rest();
+    lquar = quar;
+#if FAILOVERS && JUMPS && R22_WATCH && R22_QUARANTINE
+    if :: tl > 0 && lquar < D - known -> lquar = D - known :: else fi;
+#endif
+    lease = true; sil[0] = 0; sil[1] = 0; vst = 0; rest();
 #if R5_TOKEN == 2
     if :: row[cur].st == RUNNING -> row[cur].lep = epoch; moved() :: else fi;
 #endif
@@ -254,7 +267,8 @@ proctype Leader(byte l) {
     :: atomic { deaf[l] && lep[l] != 0 && R4_DEAF && !DONE -> lep[l] = 0; deaf[l] = false }
     :: atomic { DECIDES(l) && call == 0 && ANYTHING && !DONE ->
         if
-        :: CAN_ASSIGN && wst[0] == ACTIVE -> call = ASSIGN; w = 0
+        /* by then a worker that does not start anything says that it takes nothing */
+        :: CAN_ASSIGN && wst[0] == ACTIVE && !(WEDGE && claims_given > 0) -> call = ASSIGN; w = 0
         :: CAN_ASSIGN && wst[1] == ACTIVE && (claims_given > 0 || wst[0] != ACTIVE) -> call = ASSIGN; w = 1
         :: CAN_ORPHAN -> call = ORPHAN
         :: CAN_CONFIRM -> call = CONFIRM

@@ -71,6 +71,9 @@
 #ifndef WEDGE
 #define WEDGE 0         /* worker 0 beats and never starts what it is given */
 #endif
+#ifndef RELEASES
+#define RELEASES 0      /* a worker gives back what it has not started */
+#endif
 #ifndef FRESH
 #define FRESH 0         /* 1: a worker that is up is always heard in time; its beats are shown where they change something */
 #endif
@@ -144,6 +147,9 @@
 #endif
 #ifndef R22_QUARANTINE
 #define R22_QUARANTINE 1
+#endif
+#ifndef R22_WATCH
+#define R22_WATCH 1     /* ... by the leader's own watch of the timeline too */
 #endif
 #ifndef R22_START
 #define R22_START 1     /* an assignment of an older timeline cannot start */

@@ -66,6 +66,9 @@ proctype World() {
 #if FAILOVERS
         if :: LAGS -> shrink(k_row[k_cur].left); shrink(k_quar) :: else fi;
 #endif
+#if FAILOVERS && JUMPS
+        if :: tl > 0 -> grow(known, D) :: else fi;
+#endif
     }
     /* nobody renews: the lease runs out */
     :: atomic { lease && lep[0] != epoch && lep[1] != epoch && !DONE -> lease = false; printf("the lease runs out\n") }

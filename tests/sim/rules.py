@@ -81,7 +81,7 @@ _BEGIN: Final = Claims.begin
 
 def _learn_without_clock(self: Memory, epoch: int, system_identifier: int, timeline: int) -> None:
     _LEARN(self, epoch, system_identifier, timeline)
-    self.moved_at = None
+    self.met_at = None
 
 
 _LEARN: Final = Memory.learn

@@ -43,7 +43,21 @@ class NeverLeads(Replica):
 
 
 class NeverStarts(Replica):
-    """What it is assigned stays ASSIGNED."""
+    """Sees to what it is assigned, and starts none of it."""
+
+    def __init__(
+        self, settings: Settings, urls: RuntimeUrls, actors: Mapping[str, Actor], domains: Domains = ()
+    ) -> None:
+        super().__init__(settings, urls, actors, domains)
+
+        async def take(_hands: object) -> None:
+            return
+
+        self._runner._take = take  # type: ignore[method-assign,assignment]
+
+
+class Neglects(NeverLeads):
+    """Beats, and never looks for what it is assigned: a loop that is blocked, connections that are dead."""
 
     def __init__(
         self, settings: Settings, urls: RuntimeUrls, actors: Mapping[str, Actor], domains: Domains = ()
@@ -154,6 +168,7 @@ VARIANTS: dict[str, type[Replica]] = {
     "leads-only": LeadsOnly,
     "never-leads": NeverLeads,
     "never-starts": NeverStarts,
+    "neglects": Neglects,
     "short-leases": ShortLeases,
     "without-trust": WithoutTrust,
     "never-stops": NeverStops,

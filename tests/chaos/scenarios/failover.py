@@ -94,6 +94,7 @@ class CancelWaits:
 async def promoted_behind(world: World, chance: random.Random) -> None:
     """Seconds of acknowledged work are not on the standby when it takes over."""
     await warmed_up(world)
+    await known_to_the_standby(world)
     await world.passed(boottime(), chance.uniform(0, 2))
     epoch = await world.see.epoch()
     await world.begin(Cut("pg2", "pg1"))
@@ -119,6 +120,7 @@ async def promoted_behind(world: World, chance: random.Random) -> None:
 async def silent_primary(world: World, chance: random.Random) -> None:
     """The old primary does not refuse: it swallows every packet, as a dead machine does."""
     await warmed_up(world)
+    await known_to_the_standby(world)
     await world.passed(boottime(), chance.uniform(0, 2))
     epoch = await world.see.epoch()
     await world.begin(Cut("pg2", "pg1"))
@@ -208,6 +210,21 @@ async def synchronous(world: World, chance: random.Random) -> None:
     await taken_over_on_the_next_timeline(world, epoch, began)
     lost = await lost_ends(world)
     assert not lost, f"answered, and not on the synchronous standby: {lost}"
+
+
+async def known_to_the_standby(world: World) -> None:
+    """The job that is asked for after the failover; a quick machine is here before the standby has it."""
+
+    async def known() -> bool:
+        standby = await asyncpg.connect(world.postgres["pg2"].urls.admin, timeout=5)
+        try:
+            return bool(
+                await standby.fetchval("SELECT true FROM supervisor.job_definition WHERE name = 'load'")
+            )
+        finally:
+            await standby.close()
+
+    await prepared(world, known, within=5, what="the job on the standby")
 
 
 async def taken_over_on_the_next_timeline(

@@ -234,3 +234,32 @@ async def test_a_beat_refused_for_a_while_is_not_the_end_of_beats(
             return all(row["heard"] for row in ages)
 
         await fleet.until(heard, within=4, what="every living replica to beat again")
+
+
+async def test_what_a_replica_beats_for_and_never_looks_at_is_given_back(
+    database: Urls, tmp_path: Path, record_property: Record
+) -> None:
+    """The leader leaves a run with a worker that is heard (R003-40); so the beats themselves let go of it."""
+    async with replicas(database, tmp_path, count=2) as fleet:
+        await fleet.define("work", fleet.effects.command(0.2))
+        (wedged,) = await fleet.start(variant="neglects")
+        began = boottime()
+        runs = await fleet.trigger("work", 9)
+
+        async def given() -> list[int]:
+            return await fleet.on(wedged, runs, "ASSIGNED")
+
+        held = await fleet.until(given, within=S, what="work for the replica that does not look")
+        await fleet.until(lambda: fleet.succeeded(runs), within=D + 2 * H + 5, what="all runs to succeed")
+        record_property("given back and done after seconds", round(boottime() - began, 2))
+        for run in held:
+            (row,) = await fleet.root(run)
+            assert (row["starts"], row["attempt"], row["fruitless_assignments"]) == (1, 2, 0)
+            moves = [(step["to_state"], step["reason"]) for step in await fleet.history(run)]
+            assert ("ORPHANED", "RELEASED") in moves
+        taken = "SELECT state, domains FROM supervisor.worker WHERE worker_id = $1"
+        assert await fleet.rows(taken, wedged.worker_id) == [{"state": "active", "domains": []}]
+        later = await fleet.trigger("work", 9)
+        await fleet.until(lambda: fleet.succeeded(later), within=5, what="work that it is not given")
+        assert {row["attempt"] for row in await fleet.last(later)} == {1}
+        await fleet.faultless()

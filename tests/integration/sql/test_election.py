@@ -3,6 +3,13 @@
 import asyncpg
 import pytest
 
+from supervisor.clock import boottime
+from supervisor.config import Timings
+from supervisor.election import Election, Tenure
+from supervisor.memory import Memory
+from supervisor.metrics import Metrics
+from supervisor.store import Store
+from supervisor.wakeups import Wakeups
 from tests.integration.sql.world import LEASE, STOP_BOUND, Hand, World
 
 SHARE = "FROM supervisor.leader_epoch e FOR SHARE"
@@ -306,6 +313,39 @@ async def promote(world: World, leader: str = "l2", *, system: int | None = None
 
 async def end_quarantine(world: World) -> None:
     await world.unguarded("UPDATE supervisor.leader_epoch SET quarantine_until = clock_timestamp()")
+
+
+async def elected(world: World, memory: Memory) -> Tenure:
+    """A replica that knows what is in `memory` takes over."""
+    await expire_lease(world)
+    store = Store(world.urls.control)
+    try:
+        tenure = await Election(store, "l3", Timings(), memory, Wakeups("l3"), Metrics()).attempt()
+    finally:
+        await store.close()
+    assert tenure is not None
+    return tenure
+
+
+async def test_a_newcomer_holds_the_quarantine_by_its_own_clock(world: World) -> None:
+    """Rule 22: the new server's clock steps forward, and a replica that saw no failover is elected."""
+    await promote(world)
+    await end_quarantine(world)
+    born, bound = boottime(), Timings().stop_bound
+    memory = Memory()
+    assert (await elected(world, memory)).quarantined_until >= born + bound
+    memory.met_at = born - bound
+    assert (await elected(world, memory)).quarantined_until <= boottime(), "it has known it for long enough"
+
+
+async def test_a_newcomer_waits_for_no_failover_of_long_ago(world: World) -> None:
+    await promote(world)
+    await world.unguarded("UPDATE supervisor.leader_epoch SET quarantine_until = now() - interval '2 days'")
+    assert (await elected(world, Memory())).quarantined_until <= boottime()
+
+
+async def test_a_newcomer_waits_for_nothing_where_there_was_no_failover(world: World) -> None:
+    assert (await elected(world, Memory())).quarantined_until <= boottime()
 
 
 async def test_a_claim_whose_start_a_failover_lost_is_not_listed(world: World) -> None:
