@@ -38,7 +38,8 @@ run: venv ## start a supervisor: embedded PostgreSQL, three replicas, sample wor
 WANTED = git subversion jdupes chromium iproute2 nftables spin
 chaos: WANTED += pgbouncer faketime strace
 bench: WANTED += rmlint fdupes rdfind b3sum
-# Not installed but unpacked: the package would start a server.
+# Not installed but unpacked: these packages would start a server, or are the library of one that would.
+UNPACK   = prometheus openssh-server libwrap0
 UNPACKED = $(VENV)/unpacked
 tools:
 	@missing=; for package in $(WANTED); do dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; done; \
@@ -49,10 +50,12 @@ tools:
 				echo "could not install $$package: tests that need it are reported as not run"; \
 		done; \
 	elif [ -n "$$missing" ]; then echo "not installed:$$missing; tests that need them are reported as not run"; fi
-	@command -v promtool >/dev/null || [ -x $(UNPACKED)/usr/bin/promtool ] || ! command -v apt-get >/dev/null || { \
-		mkdir -p $(UNPACKED) && cd $(UNPACKED) && timeout 180 apt-get download prometheus >/dev/null 2>&1 && \
-		dpkg -x prometheus_*.deb . && rm prometheus_*.deb; } || \
-		echo "could not fetch prometheus: tests that need it are reported as not run"
+	@! command -v apt-get >/dev/null || for package in $(UNPACK); do \
+		dpkg -s $$package >/dev/null 2>&1 || [ -e $(UNPACKED)/$$package ] || ( \
+			mkdir -p $(UNPACKED) && cd $(UNPACKED) && timeout 180 apt-get download $$package >/dev/null 2>&1 && \
+			dpkg -x $${package}_*.deb . && rm $${package}_*.deb && touch $$package ) || \
+			echo "could not fetch $$package: tests that need it are reported as not run"; \
+	done
 
 test: venv tools lint ## run every check and the whole test suite; REDIS=real|hostile|dead gives every replica such a Redis
 	$(if $(REDIS),TENURE_TEST_REDIS=$(REDIS)) $(BIN)/pytest -n $(JOBS) --dist worksteal

@@ -2,9 +2,11 @@
 
 import getpass
 import os
+import pwd
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,11 @@ from pathlib import Path
 
 import pytest
 
-SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
+# where `make test` unpacks it: installed, it would serve the whole machine
+UNPACKED = Path(sys.prefix, "unpacked")
+PATHS = (os.environ.get("PATH", os.defpath), "/usr/sbin", str(UNPACKED / "usr/sbin"))
+SSHD = shutil.which("sshd", path=os.pathsep.join(PATHS))
+LIBRARIES = [str(path) for path in UNPACKED.glob("**/lib/*-linux-gnu")]
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ class Door:
 
 @contextmanager
 def ssh_server(place: Path) -> Iterator[Door]:
-    if not Path(SSHD).exists() or shutil.which("ssh-keygen") is None:
+    if SSHD is None or shutil.which("ssh-keygen") is None:
         pytest.skip("not installed: sshd and ssh-keygen (openssh-server, openssh-client)")
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # where root's sshd locks up what it does not trust
@@ -45,13 +51,26 @@ def ssh_server(place: Path) -> Iterator[Door]:
     (place / "sshd_config").write_text("\n".join(settings) + "\n")
     host = (place / "host.pub").read_text().split()
     (place / "known_hosts").write_text(f"[127.0.0.1]:{port} {host[0]} {host[1]}\n")
-    server = subprocess.Popen([SSHD, "-D", "-f", str(place / "sshd_config"), "-E", str(place / "log")])
+    server = subprocess.Popen(
+        [*_with_its_account(place), SSHD, "-D", "-f", str(place / "sshd_config"), "-E", str(place / "log")],
+        env={**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(LIBRARIES)},
+    )
     try:
         _until_it_answers(server, port)
         yield Door(getpass.getuser(), port, place / "id", place / "known_hosts")
     finally:
         server.terminate()
         server.wait(10)
+
+
+def _with_its_account(place: Path) -> list[str]:
+    """Root's sshd wants the account that its package makes: in a mount namespace of its own it has one."""
+    if os.geteuid() != 0 or any(one.pw_name == "sshd" for one in pwd.getpwall()):
+        return []
+    accounts = Path("/etc/passwd").read_text()
+    (place / "passwd").write_text(f"{accounts}sshd:x:65534:65534::/run/sshd:/usr/sbin/nologin\n")
+    script = 'mount --bind "$0" /etc/passwd && exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", script, str(place / "passwd")]
 
 
 def _until_it_answers(server: "subprocess.Popen[bytes]", port: int) -> None:
