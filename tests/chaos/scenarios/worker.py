@@ -101,6 +101,22 @@ async def loop_blocked(world: World, chance: random.Random) -> None:
         world.figure("killed", boottime() - began)
 
 
+async def given_to_a_blocked_loop(world: World, chance: random.Random) -> None:
+    """It is heard, so the leader leaves it what it was given; its own beats give that back."""
+    await work_on(world, BLOCKABLE, 0.5)
+    began = boottime()
+    async with world.during(BlockLoop(BLOCKABLE, D + S)):
+        await world.passed(began, chance.uniform(0.2, 1))
+        runs = await world.see.trigger("load", 3 * world.topology.replicas, command(0.2))
+
+        async def succeeded() -> bool:
+            return await world.see.succeeded(runs)
+
+        await world.see.until(succeeded, within=RERUN_SECONDS, what="others to do what it was given")
+        world.figure("rerun", boottime() - began)
+        await world.passed(began, D + S + 1)
+
+
 async def work_on(world: World, host: str, seconds: float) -> list[int]:
     """Runs of so many seconds that this replica is executing."""
     worker = world.members[host].worker_id
@@ -205,6 +221,15 @@ SCENARIOS: Final = (
         loop_blocked,
         rules=(11, 21),
         expects=("fault", "death", "retried"),
+        topology=Topology(variants={BLOCKABLE: "blockable"}),
+        load=CALM,
+    ),
+    Scenario(
+        "C09b",
+        "a worker's event loop is blocked while it is given work: it beats, and gives that back",
+        given_to_a_blocked_loop,
+        rules=(20, 21),
+        expects=("fault", "released", "reassigned"),
         topology=Topology(variants={BLOCKABLE: "blockable"}),
         load=CALM,
     ),
