@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import asyncpg
 
 from schemas import Query, queries
+from supervisor.array_types import tell_arrays
 from supervisor.clock import jitter
 from supervisor.errors import (
     BadInput,
@@ -94,6 +95,7 @@ async def connect(
 
 async def _connect(url: str, options: dict[str, Any], memory: Memory | None) -> asyncpg.Connection:
     connection: asyncpg.Connection = await asyncpg.connect(url, **options)
+    tell_arrays(connection)
     if memory is not None:
         try:
             await _require_current(connection, memory)

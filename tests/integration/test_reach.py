@@ -1,13 +1,15 @@
 """Which of several servers a connection leads to: none that is silent, none that a failover left behind."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import pytest
 
-from schemas import Query
+from schemas import Query, queries
 from supervisor.embedded import Urls
 from supervisor.errors import DatabaseUnreachable, OutcomeUnknown
 from supervisor.memory import Memory
@@ -72,6 +74,29 @@ async def test_a_slow_connection_leaves_the_call_its_time(
     with pytest.raises(OutcomeUnknown):
         await store.rows(call, timeout=2.0)
     await store.close()
+
+
+async def test_a_new_connection_asks_for_no_type(database: Urls) -> None:
+    """Every array that a statement of ours takes or gives: one query is sent, and none by the driver."""
+    named = " ".join(query.sql for query in queries().values())
+    kinds = set(re.findall(r"::(\w+)\[\]", named))
+    assert kinds >= {"bigint", "uuid", "jsonb", "text"}
+    connection = await connect(database.control, application_name="test")
+    sent: list[str] = []
+    connection.add_query_logger(lambda record: sent.append(record.query))
+    try:
+        for number, kind in enumerate(sorted(kinds), 1):
+            (row,) = await connection.fetch(f"SELECT $1::{kind}[] AS one", [])
+            assert row["one"] == []
+            await asyncio.sleep(0)  # what is logged is told by the loop
+            assert len(sent) == number, f"{kind}: {sent}"
+        given = [UUID(int=7)], [1], ['{"a": 1}'], [0.5], [b"x"]
+        (row,) = await connection.fetch(
+            "SELECT $1::uuid[], $2::bigint[], $3::jsonb[], $4::float8[], $5::bytea[]", *given
+        )
+        assert tuple(row) == given
+    finally:
+        await connection.close()
 
 
 async def test_hosts_that_all_refuse_are_one_clear_error() -> None:
