@@ -97,9 +97,13 @@ def relation_faults(job: Mapping[str, Any], now: datetime) -> Iterator[str]:
         yield f"{job['event_type']!r} cannot be an event's type: {NAME_RULE}"
 
 
+# one for all: `json.dumps` with options makes an encoder each time
+_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
 def payload_faults(payload: Mapping[str, Any]) -> Iterator[str]:
     try:
-        text = json.dumps(payload, ensure_ascii=False, allow_nan=False)
+        text = _ENCODE(payload)
     except (TypeError, ValueError, RecursionError) as error:
         yield f"the payload is not JSON: {error}"
         return

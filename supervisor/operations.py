@@ -341,8 +341,8 @@ def _check_depth(value: Any) -> None:
         level = [
             inner
             for one in level
-            if isinstance(one, Mapping | list)
-            for inner in (one.values() if isinstance(one, Mapping) else one)
+            if isinstance(one, (dict, list, Mapping))  # what is most common first: the last takes longest
+            for inner in (one if isinstance(one, list) else one.values())
         ]
         if not level:
             return

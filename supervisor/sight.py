@@ -36,6 +36,8 @@ def rendered(value: Any) -> str:
         case Mapping() | Record():
             return "{" + ",".join(f"{json.dumps(name)}:{rendered(one)}" for name, one in value.items()) + "}"
         case list() | tuple():
+            if all(type(one) is int for one in value):  # by ten thousands, as the answer to many triggers
+                return json.dumps(value)
             return "[" + ",".join(map(rendered, value)) + "]"
         case _ if is_dataclass(value):
             return rendered({field.name: getattr(value, field.name) for field in fields(value)})

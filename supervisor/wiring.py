@@ -5,6 +5,7 @@ What a replica needs is loaded when one is run: the command line asks here too, 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import anyio
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
     from supervisor.replica import Replica
 
 
+@cache
 def actors() -> Mapping[str, Actor]:
-    """Every actor there is, those of packages too: by domain for runs, by domain and table for rows."""
+    """Every actor there is, those of packages too: by domain for runs, by domain and table for rows.
+
+    Looked for once: to go through all that is installed takes milliseconds, and requests ask for it.
+    """
     return {**{actor.name: actor for actor in ROSTER}, **installed_actors(ROSTER)}
 
 

@@ -1,7 +1,7 @@
 """Actors and migrations of installed packages: what fits is found, what does not is named."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ Install = Callable[..., None]
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """As pip would leave it: a module and its metadata on the path."""
     monkeypatch.chdir(tmp_path)
 
@@ -41,8 +41,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[{group}]\n{point or f'{name} = ext_{name}:ACTORS'}\n")
         monkeypatch.syspath_prepend(str(root))
+        actors.cache_clear()
 
-    return put
+    yield put
+    actors.cache_clear()
 
 
 def test_actors_of_packages_are_among_the_others(install: Install) -> None:
