@@ -11,7 +11,7 @@ from tests.bench.arena import MEMORY, Arena
 async def described(arena: Arena, rounds: int, scale: str) -> str:
     peers = ", ".join(f"{name} {number}" for name, number in arena.peers.versions.items())
     lines = [
-        f"- {_cpu()}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}",
+        f"- {cpu()}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}",
         f"- PostgreSQL {await arena.version()}, fsync and synchronous_commit on, {_place(arena.data)}",
         f"- tenure {version('tenure')}, asyncpg {version('asyncpg')}; {peers or 'no peers'}",
         f"- sizes `{scale}`, {rounds} interleaved rounds, medians; load {os.getloadavg()[0]:.1f} at first",
@@ -19,7 +19,7 @@ async def described(arena: Arena, rounds: int, scale: str) -> str:
     return "\n".join(lines)
 
 
-def _cpu() -> str:
+def cpu() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

@@ -20,18 +20,18 @@ def summary(results: Sequence[Result]) -> list[str]:
         if result.verdict.word != judge.NOT_RUN:
             by_name[result.name].append(result)
     head = ["scenario", "plays", "hold", *(f"{name} p50/p99 s" for name in SPREAD), *SUMMED, "what"]
-    lines = [_row(head), _row("---" for _ in head)]
+    lines = [row(head), row("---" for _ in head)]
     for name, plays in by_name.items():
         hold = sum(play.verdict.word == judge.HOLDS for play in plays)
-        spread = [
-            _spread([play.figures[figure] for play in plays if figure in play.figures]) for figure in SPREAD
+        spreads = [
+            spread([play.figures[figure] for play in plays if figure in play.figures]) for figure in SPREAD
         ]
         summed = [f"{sum(play.figures.get(figure, 0) for play in plays):g}" for figure in SUMMED]
-        lines.append(_row([name, str(len(plays)), str(hold), *spread, *summed, plays[0].title]))
+        lines.append(row([name, str(len(plays)), str(hold), *spreads, *summed, plays[0].title]))
     return lines
 
 
-def _spread(values: Sequence[float]) -> str:
+def spread(values: Sequence[float]) -> str:
     if not values:
         return "-"
     if len(values) == 1:
@@ -40,5 +40,5 @@ def _spread(values: Sequence[float]) -> str:
     return f"{cuts[49]:.1f} / {cuts[98]:.1f}"
 
 
-def _row(cells: Iterable[str]) -> str:
+def row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
