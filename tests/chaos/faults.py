@@ -23,6 +23,7 @@ from tests.chaos.layer import NotHere, Way
 from tests.chaos.world import World
 
 AWAKE_SECONDS: Final = 0.3
+RECOVERY_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -284,9 +285,13 @@ class DiskFull:
                 file.flush()
 
     async def stop(self, world: World) -> None:
-        (world.postgres[self.target].home / "data" / "filler").unlink()
-        if not world.postgres[self.target].alive:
-            await world.postgres[self.target].start()
+        server = world.postgres[self.target]
+        (server.home / "data" / "filler").unlink()
+        # a server that met the full disk while it recovered may stay there, with room or without
+        if not await server.recovers(RECOVERY_SECONDS):
+            if server.alive:
+                await server.end(signal.SIGQUIT)
+            await server.start()
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,13 @@ class Postgres:
             assert turn < 19, self.process.tail()
             await asyncio.sleep(0.3)
 
+    async def recovers(self, within: float) -> bool:
+        """By itself; it says in its own file that it is ready."""
+        with suppress(AssertionError):
+            await eventually(self._settled, timeout=within, what=f"{self.host} to recover")
+            return self.alive
+        return False
+
     def _settled(self) -> bool:
         if not self.alive or self.process is None:
             return True

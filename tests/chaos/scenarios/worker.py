@@ -123,9 +123,11 @@ async def work_on(world: World, host: str, seconds: float) -> list[int]:
     wanted: set[int] = set()
 
     async def executing() -> list[int]:
+        # in this order: what waits no more is with somebody, and is seen there
+        waiting = {"PENDING", "ASSIGNED"} & set(await world.see.states(sorted(wanted)))
         mine = wanted.intersection(await world.see.on(worker))
         # where all went to others, there have to be more
-        if not mine and not {"PENDING", "ASSIGNED"} & set(await world.see.states(sorted(wanted))):
+        if not mine and not waiting:
             wanted.update(await world.see.trigger("load", 2 * world.topology.replicas, command(seconds)))
         # past their offer to the sink: a sign of life came after the beginning
         begun = {one.run for one in world.executions() if one.last > one.first}
