@@ -50,6 +50,7 @@ class Pulse:
     draining: bool = False
     answered_at: float = 0.0
     looked_at: float = 0.0
+    _answering_since: float | None = None
     _leaderless_since: float | None = None
     _changes: int = 0
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -68,11 +69,12 @@ class Pulse:
         self.looked_at = boottime()
 
     def _neglected(self) -> float:
-        """For how many seconds nobody has; a draining replica takes nothing anyway."""
-        return 0.0 if self.draining else boottime() - self.looked_at
+        """For how many seconds nobody has, though the database answers; who drains takes nothing anyway."""
+        if self.draining or self._answering_since is None:
+            return 0.0
+        return boottime() - max(self.looked_at, self._answering_since)
 
     def start(self) -> None:
-        self.looked()
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
         self._thread.start()
 
@@ -130,6 +132,7 @@ class Pulse:
             )
             await self._hear(store, named, row, sent)
         except Exception as error:  # noqa: BLE001  however it fails, it is a beat not answered, and the next follows
+            self._answering_since = None
             self.metrics.beat_errors.inc()
             _log.warning("beat not answered", worker_id=self.worker_id, reason=str(error) or repr(error))
             return False
@@ -140,6 +143,7 @@ class Pulse:
             raise AssertionError("a beat always answers one row")
         now = boottime()
         self.answered_at = now
+        self._answering_since = self._answering_since or now
         self.metrics.renew_seconds.observe(now - sent)
         self.metrics.claims.set(len(named))
         self.claims.answered(named, set(row["listed"]), set(row["cancels"]), sent, now)

@@ -115,7 +115,6 @@ class SimPulse(Pulse):
     _task: asyncio.Task[None]
 
     def start(self) -> None:
-        self.looked()
         host = here()
         loop = host.world.loop
         self._task = loop.create_task(self._main(), context=loop.in_lane(host.pulse_lane))
