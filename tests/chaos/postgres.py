@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import asyncpg
+
 from supervisor.cluster import ENVIRONMENT, SETTINGS
 from supervisor.embedded import USERS, Urls
 from tests.chaos.layer import Layer
@@ -123,9 +125,17 @@ class Postgres:
             await asyncio.sleep(0.3)
 
     async def recovers(self, within: float) -> bool:
-        """By itself; it says in its own file that it is ready."""
+        """By itself, so that it takes connections: its file says `ready` all through a crash."""
+
+        async def decided() -> bool:
+            with suppress(OSError, asyncpg.PostgresError, TimeoutError):
+                connection = await asyncpg.connect(self.urls.admin, timeout=2)
+                await connection.close()
+                return True
+            return not self.alive
+
         with suppress(AssertionError):
-            await eventually(self._settled, timeout=within, what=f"{self.host} to recover")
+            await eventually(decided, timeout=within, what=f"{self.host} to recover")
             return self.alive
         return False
 
