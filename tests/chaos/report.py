@@ -30,7 +30,7 @@ was not seen to take effect is INCONCLUSIVE and does not hold.
 
 - {machine}, four worlds of three replicas at a time
 - timings: {timings}; C18a and C30a have the delivered ones
-- made by `make chaos SEED={first} REPEAT={seeds} AT_ONCE=4`
+- made by `make chaos SEED={first} REPEAT=10 AT_ONCE=4` and further seeds
 - one play again, with the same faults: `make chaos SCENARIO=C01 SEED={first}`
 """
 QUOTED: Final = (
