@@ -184,10 +184,11 @@ class Store:
         a slow way a new one costs more turns than the call, and would leave it no time to be answered in.
         """
         name, sql = (query, queries()[query].sql) if isinstance(query, str) else (query.name, query.sql)
+        within = CALL_SECONDS if timeout is None else timeout
         for turn in range(REPEATS):
             try:
                 async with (
-                    self._deadline(name, timeout or CALL_SECONDS) as bound,
+                    self._deadline(name, within) as bound,
                     self._connection() as connection,
                 ):
                     if timeout is None:
