@@ -153,13 +153,16 @@ class Pulse:
             await self._give_back(store)
 
     async def _give_back(self, store: Store) -> None:
-        """What the main loop holds it is about to start, or has started."""
-        given = await store.rows(
-            "read_assigned", self.worker_id, self.identity.secret, timeout=self._patience
-        )
-        left = [row for row in given if row["claim_id"] not in self.claims]
-        ids, claims = [row["id"] for row in left], [row["claim_id"] for row in left]
-        released = await store.value("release_runs", self.worker_id, ids, claims, timeout=self._patience)
+        """All but what the main loop holds: that it is about to start, or has started."""
+        me, bound = self.worker_id, self._patience
+        try:
+            given = await store.rows("read_assigned", me, self.identity.secret, timeout=bound)
+            left = [row for row in given if row["claim_id"] not in self.claims]
+            ids, claims = [row["id"] for row in left], [row["claim_id"] for row in left]
+            released = await store.value("release_runs", me, ids, claims, timeout=bound)
+        except Exception as error:  # noqa: BLE001  the beat itself was answered; the next one tries again
+            _log.warning("could not give back what was not started", reason=str(error))
+            return
         _log.error("given back what was not started", runs=released, neglected_seconds=self._neglected())
 
     def _learn(self, row: Record) -> None:

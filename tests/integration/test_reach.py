@@ -59,12 +59,12 @@ async def test_a_slow_connection_leaves_the_call_its_time(
     """Who names a bound, as an election or a beat does, has it for both together."""
 
     async def slowly(url: str, **options: Any) -> Any:
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(2)
         return await connect(url, **options)
 
     monkeypatch.setattr("supervisor.store.connect", slowly)
-    monkeypatch.setattr("supervisor.store.CALL_SECONDS", 2.0)
-    call = Query("slow", "a test", "SELECT 1 AS one FROM pg_sleep(1.2)")
+    monkeypatch.setattr("supervisor.store.CALL_SECONDS", 3.0)
+    call = Query("slow", "a test", "SELECT 1 AS one FROM pg_sleep(1.5)")
     store = Store(database.control)
     try:
         assert [row["one"] for row in await store.rows(call)] == [1]
@@ -72,7 +72,7 @@ async def test_a_slow_connection_leaves_the_call_its_time(
         await store.close()
     store = Store(database.control)
     with pytest.raises(OutcomeUnknown):
-        await store.rows(call, timeout=2.0)
+        await store.rows(call, timeout=3.0)
     await store.close()
 
 

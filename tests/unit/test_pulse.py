@@ -1,12 +1,16 @@
 """When the beats take it that nobody looks after what this replica is given."""
 
+from typing import Any
+
 from supervisor.claims import Claims
 from supervisor.clock import boottime
 from supervisor.config import Timings
+from supervisor.errors import OutcomeUnknown
 from supervisor.identity import Identity
 from supervisor.memory import Memory
 from supervisor.metrics import Metrics
 from supervisor.pulse import Listener, Pulse
+from supervisor.store import Store
 
 
 class NoTimer:
@@ -49,6 +53,19 @@ def test_an_outage_is_no_neglect() -> None:
     assert one._neglected() == 0
     one._answering_since = now
     assert one._neglected() < 10
+
+
+async def test_a_release_that_fails_is_no_beat_that_was_not_answered() -> None:
+    """Else the neglect would be counted from the beginning again, and nothing ever given back."""
+
+    class Failing(Store):
+        async def rows(self, query: Any, *args: Any, timeout: float | None = None) -> Any:  # noqa: ARG002
+            raise OutcomeUnknown(name=str(query), what="lost")
+
+    one = pulse()
+    one._answering_since = since = boottime() - 300
+    await one._give_back(Failing("postgresql://nowhere"))
+    assert one._answering_since == since
 
 
 def test_who_drains_neglects_nothing() -> None:

@@ -23,7 +23,6 @@ from tests.chaos.world import World
 from tests.support.libraries import photos
 from tests.support.replicas import TAKE_OVER
 
-RECOVERY_SECONDS: Final = 30.0
 MEBIBYTE: Final = 1 << 20
 DATA_BYTES: Final = 160 * MEBIBYTE
 SYNC_SECONDS: Final = 0.5
@@ -133,15 +132,12 @@ async def broken_sync(world: World, chance: random.Random) -> None:
 
 
 async def goes_on(world: World, before: dict[int, Row]) -> None:
-    now: dict[int, Row] = {}
-
-    async def read() -> bool:
-        now.update({row["id"]: row for row in await world.see.rows(OUTCOMES, list(ENDED))})
-        return True
-
-    # how long its own recovery takes is PostgreSQL's affair
-    await prepared(world, read, within=RECOVERY_SECONDS, what="the database")
     up = boottime()
+
+    async def read() -> dict[int, Row]:
+        return {row["id"]: row for row in await world.see.rows(OUTCOMES, list(ENDED))}
+
+    now: dict[int, Row] = await world.see.until(read, within=TAKE_OVER, what="the database")
     lost = [row for run, row in before.items() if now.get(run) != row]
     assert not lost, f"acknowledged outcomes were lost: {lost}"
     await world.leader(within=TAKE_OVER)
