@@ -242,7 +242,7 @@ async def test_a_heartbeat_extends_only_what_is_the_owners(bench: Bench) -> None
     lease = bench.lease
     await bench.insert(1)
     taken = await bench.claim_one("a")
-    await bench.expire(at="now() + interval '1 second'")
+    await bench.expire(at=f"now() + interval '{lease.lease_seconds / 2:g} seconds'")
     before = await bench.row(taken)
     assert await bench.beat("b", taken) == []
     assert await bench.beat("a", Taken(taken.key, uuid4())) == []
