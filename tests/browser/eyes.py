@@ -88,7 +88,7 @@ class Sight:
             viewport=size,
             java_script_enabled=script,
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(45_000)
         eyes = Eyes(await context.new_page(), base, self.shots)
         self._watch(eyes)
         self.opened.append(eyes)

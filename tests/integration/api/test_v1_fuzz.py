@@ -87,7 +87,7 @@ def in_thread(database: Urls, place: Path) -> Iterator[int]:
     thread = threading.Thread(target=anyio.run, args=(run,))
     thread.start()
     try:
-        assert ready.wait(30)
+        assert ready.wait(120)
         yield ports[0]
     finally:
         over.set()
