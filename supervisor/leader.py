@@ -6,8 +6,9 @@ when that is over.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import anyio
@@ -16,6 +17,7 @@ from supervisor import plan
 from supervisor.artifacts import Artifacts
 from supervisor.clock import Clock
 from supervisor.config import Timings
+from supervisor.crowd import Crowd
 from supervisor.election import NoProgress, Tenure
 from supervisor.errors import LostTenure, TrustOver
 from supervisor.lease import Lease
@@ -26,6 +28,7 @@ from supervisor.metrics import Metrics
 from supervisor.plan import Assignment, Attention, Due, Worker
 from supervisor.retention import Retention
 from supervisor.shortlease import ShortLeases
+from supervisor.skim import Skim
 from supervisor.store import Record, Store
 from supervisor.wakeups import Wakeups
 from supervisor.watch import Watch
@@ -80,6 +83,9 @@ class Leader:
         self._waiting = waiting
         self._beats: Watch[str, int] = Watch()
         self._runs: Watch[int, int] = Watch()
+        self._due: Skim[Mapping[str, int]] = Skim({})
+        self._counting: Skim[datetime | None] = Skim(None)
+        self._crowd = Crowd()
         self._partitions_due = self._clock.now()
         self._at_it: set[str] = set()
         self._recoveries = [(lease.table, render(lease).recover) for lease in leases]
@@ -140,7 +146,8 @@ class Leader:
             await self._guarded("assign", self._assign_into(again))
             ended = self._clock.now()
             if not (again and again[0]):
-                await self._wakeups.wait("run", self._short_leases.patience(period))
+                patience = self._due.patience(ended, self._short_leases.patience(period))
+                await self._wakeups.wait("run", patience)
             # hints come in swarms: a rest as long as the work makes one batch of them, and costs nobody more
             rest = min(ended - began, ASSIGN_PAUSE_SECONDS)
             await self._clock.sleep(ended + rest - self._clock.now())
@@ -201,6 +208,11 @@ class Leader:
         return Sight(workers, asking, now)
 
     async def read_workers(self) -> list[Worker]:
+        workers, _ = await self._count_workers()
+        return workers
+
+    async def _count_workers(self) -> tuple[list[Worker], datetime | None]:
+        """All that count, with what they hold, and when that was, by the database's clock."""
         rows = await self._store.rows("read_workers")
         workers = [
             Worker(
@@ -217,6 +229,18 @@ class Leader:
             for row in rows
         ]
         self._beats.observe({worker.worker_id: worker.beat_seq for worker in workers}, self._clock.now())
+        return workers, rows[0]["counted_at"] if rows else None
+
+    async def _who_could(self) -> list[Worker]:
+        """Counted where that can be afforded, else reckoned."""
+        began = self._clock.now()
+        since = self._counting.begin(began)
+        if since is not None:
+            ended = await self._store.rows("read_ended", since)
+            return self._crowd.reckoned({(row["worker_id"], row["domain"]): row["ended"] for row in ended})
+        workers, counted_at = await self._count_workers()
+        self._crowd.counted(workers)
+        self._counting.ended(began, self._clock.now(), counted_at)
         return workers
 
     async def _assign_into(self, again: list[bool]) -> None:
@@ -226,7 +250,7 @@ class Leader:
         """Give out what is due; True when there may be more at once."""
         if self._clock.now() < self._tenure.quarantined_until:
             return False
-        workers = await self.read_workers()
+        workers = await self._who_could()
         now = self._clock.now()
         # a silent worker gets nothing: it could not start it
         awake = [worker for worker in workers if worker.silent_seconds < self._timings.confirm_after]
@@ -235,26 +259,47 @@ class Leader:
         if not rooms:
             return False
         stopped = _named(plan.stopped(workers, self._beats, now, self._timings.stop_bound))
-        rows = await self._store.rows(
-            "read_due", list(rooms), list(rooms.values()), *stopped, self._timings.stop_bound
-        )
+        rows = await self._read_due(rooms, stopped)
         chosen = plan.assign([Due(*row) for row in rows], awake, self._waiting)
         if not chosen:
             return False
         async with self._short_leases.hold([run.id for run in chosen]) as later:
+            if later:
+                self._due.rewind()
             return await self._give([run for run in chosen if run.id not in later], stopped) >= ASSIGN_BATCH
+
+    async def _read_due(
+        self, rooms: Mapping[str, int], stopped: tuple[list[str], list[int]]
+    ) -> Sequence[Record]:
+        began = self._clock.now()
+        places = self._due.begin(began)
+        behind = [places.get(domain) for domain in rooms]
+        rows = await self._store.rows(
+            "read_due", list(rooms), list(rooms.values()), *stopped, self._timings.stop_bound, behind
+        )
+        last = {row["domain"]: row["id"] for row in rows}  # they are in claim order
+        self._due.ended(began, self._clock.now(), {**self._due.place, **last})
+        return rows
 
     async def _give(self, chosen: Sequence[Assignment], stopped: tuple[list[str], list[int]]) -> int:
         if not chosen:
             return 0
-        assigned = await self._call(
-            "assign_runs",
-            [run.id for run in chosen],
-            [run.version for run in chosen],
-            [run.worker_id for run in chosen],
-            *stopped,
-            self._timings.stop_bound,
-        )
+        domains = {run.id: run.domain for run in chosen}
+        try:
+            assigned = await self._call(
+                "assign_runs",
+                [run.id for run in chosen],
+                [run.version for run in chosen],
+                [run.worker_id for run in chosen],
+                *stopped,
+                self._timings.stop_bound,
+            )
+        except BaseException:
+            # what was given and what is still due, only complete looks can tell
+            self._counting.rewind()
+            self._due.rewind()
+            raise
+        self._crowd.given((row["worker_id"], domains[row["id"]]) for row in assigned)
         for row in assigned:
             self._metrics.run_queue.observe(row["queued_seconds"])
         if assigned:

@@ -58,6 +58,7 @@ class Attention:
 class Assignment:
     id: int
     version: int
+    domain: str
     worker_id: str
 
 
@@ -105,7 +106,7 @@ def assign(due: Sequence[Due], workers: Iterable[Worker], waiting: frozenset[str
         free[best, pool] -= 1
         if run.room is not None:
             left[run.job_definition_id] = room - 1
-        chosen.append(Assignment(run.id, run.version, best))
+        chosen.append(Assignment(run.id, run.version, run.domain, best))
     return chosen
 
 

@@ -156,7 +156,7 @@ class Pulse:
         """All but what the main loop holds: that it is about to start, or has started."""
         me, bound = self.worker_id, self._patience
         try:
-            given = await store.rows("read_assigned", me, self.identity.secret, timeout=bound)
+            given = await store.rows("read_assigned", me, self.identity.secret, 0, timeout=bound)
             left = [row for row in given if row["claim_id"] not in self.claims]
             ids, claims = [row["id"] for row in left], [row["claim_id"] for row in left]
             released = await store.value("release_runs", me, ids, claims, timeout=bound)

@@ -29,6 +29,7 @@ from supervisor.logs import logger
 from supervisor.metrics import Metrics
 from supervisor.pools import free_in, pool_of
 from supervisor.runlog import RunLog
+from supervisor.skim import Skim
 from supervisor.store import Record
 from supervisor.verdict import Verdict
 from supervisor.wakeups import Wakeups
@@ -98,6 +99,7 @@ class Runner:
         self._metrics = metrics
         self._duration = cache(metrics.run_duration.labels)
         self._finisher = Finisher(store, identity.worker_id, self._answered)
+        self._given = Skim(0)
         self.draining = False
 
     async def run(self) -> None:
@@ -107,7 +109,8 @@ class Runner:
             while True:
                 if not self.draining:
                     await self._take_safely(hands)
-                await self._wakeups.wait("assigned", jitter(self._timings.heartbeat))
+                patience = self._given.patience(boottime(), jitter(self._timings.heartbeat))
+                await self._wakeups.wait("assigned", patience)
 
     async def drain(self, grace_seconds: float) -> None:
         """Take nothing more; what runs gets the grace, then is stopped; returns when all is reported."""
@@ -130,8 +133,7 @@ class Runner:
             _log.info("could not look for work", reason=str(error))
 
     async def _take(self, hands: Hands[Started]) -> None:
-        rows = await self._store.rows("read_assigned", self._worker_id, self._secret)
-        fresh = self._that_fit(row for row in rows if row["claim_id"] not in self._claims)
+        fresh = await self._look()
         if not fresh or self.draining:
             return
         held = {row["id"]: self._claims.hold(row["claim_id"], row["id"], row["domain"]) for row in fresh}
@@ -150,6 +152,18 @@ class Runner:
                 await anyio.sleep(jitter(0.2))
         self._claims.drop(held[row["id"]].claim_id for row in answers if row["answer"] == "REFUSED")
         hands.give([self._begun(row, held[row["id"]], sent) for row in answers if row["answer"] != "REFUSED"])
+
+    async def _look(self) -> list[Record]:
+        """What was given, is not held yet, and fits, in claim order."""
+        began = boottime()
+        place = self._given.begin(began)
+        rows = await self._store.rows("read_assigned", self._worker_id, self._secret, place)
+        answered = boottime()
+        fresh = self._that_fit(row for row in rows if row["claim_id"] not in self._claims)
+        left = {row["id"] for row in rows} - {row["id"] for row in fresh}
+        last = min(left) - 1 if left else max((row["id"] for row in rows), default=self._given.place)
+        self._given.ended(began, answered, last)
+        return fresh
 
     def _begun(self, row: Record, held: Held, sent: float) -> Started:
         """From here on it counts as being executed, whenever a hand takes it up."""

@@ -20,14 +20,15 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     END
 $$;
 
--- What was given to this worker, in claim order; the domain says in which of its pools it has to fit.
--- Dropped first, because what a function returns cannot be replaced; the grants follow in this transaction.
+-- What was given to this worker, in claim order; the domain says in which of its pools it has to fit. Of all runs, or
+-- of those with larger ids than p_after (skim.py says why).
 DROP FUNCTION IF EXISTS supervisor.assigned(text, uuid);
-CREATE OR REPLACE FUNCTION supervisor.assigned(p_worker text, p_secret uuid)
+CREATE OR REPLACE FUNCTION supervisor.assigned(p_worker text, p_secret uuid, p_after bigint DEFAULT 0)
 RETURNS TABLE (id bigint, version integer, claim_id uuid, domain text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
     SELECT r.id, r.version, r.claim_id, r.domain FROM supervisor.job_run r
-    WHERE r.assigned_worker_id = p_worker AND r.state = 'ASSIGNED' AND r.cancel_requested_at IS NULL
+    WHERE r.assigned_worker_id = p_worker AND r.state = 'ASSIGNED' AND r.id > p_after
+      AND r.cancel_requested_at IS NULL
       AND EXISTS (SELECT FROM supervisor.worker w WHERE w.worker_id = p_worker AND w.secret = p_secret)
     ORDER BY r.priority DESC, r.not_before, r.id
 $$;

@@ -6,7 +6,7 @@ DROP FUNCTION IF EXISTS supervisor.read_workers();
 CREATE OR REPLACE FUNCTION supervisor.read_workers()
 RETURNS TABLE (worker_id text, state text, domains text[], slots integer, beat_seq bigint,
                stop_bound_seconds double precision, silent_seconds double precision, held bigint, running bigint,
-               held_by jsonb)
+               held_by jsonb, counted_at timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
     WITH claims AS MATERIALIZED (
@@ -23,18 +23,33 @@ SET jit = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
     )
     SELECT w.worker_id, w.state, w.domains, w.slots, w.beat_seq, w.stop_bound_seconds,
         extract(epoch FROM clock_timestamp() - supervisor.heard_at(w.heartbeat_at))::double precision,
-        coalesce(c.held, 0), coalesce(c.running, 0), coalesce(c.held_by, '{}')
+        coalesce(c.held, 0), coalesce(c.running, 0), coalesce(c.held_by, '{}'), statement_timestamp()
     FROM supervisor.worker w
     LEFT JOIN claims c ON c.assigned_worker_id = w.worker_id
     LEFT JOIN lingering g ON g.assigned_worker_id = w.worker_id
     WHERE w.state <> 'gone' OR c.held IS NOT NULL OR g.assigned_worker_id IS NOT NULL
 $$;
 
+-- What has ended since the leader counted what its workers hold (crowd.py). Not those with another attempt owed or
+-- made, which no index has by time, and not those that were never started: until the next count they only look as
+-- if they were still held.
+CREATE OR REPLACE FUNCTION supervisor.read_ended(p_since timestamptz)
+RETURNS TABLE (worker_id text, domain text, ended bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET enable_seqscan = off AS $$
+    SELECT r.assigned_worker_id, r.domain, count(*) FROM supervisor.job_run r
+    WHERE r.finished_at > p_since AND r.state IN ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED')
+      AND r.next_attempt_id IS NULL AND r.retry_at IS NULL AND r.started_at IS NOT NULL
+    GROUP BY 1, 2
+$$;
+
 -- Due runs in claim order, as many a domain as there is room for. Full definitions are passed by, and so are
 -- attempts whose predecessor may still be executing, so that nothing due waits behind something that cannot go.
+-- p_after: by domain, the run behind which to begin (skim.py says why); NULL, or one that is gone: the beginning.
+DROP FUNCTION IF EXISTS supervisor.read_due(text[], integer[], text[], bigint[], double precision);
 CREATE OR REPLACE FUNCTION supervisor.read_due(
     p_domains text[], p_limits integer[], p_silent_workers text[], p_silent_seqs bigint[],
-    p_stop_bound_seconds double precision)
+    p_stop_bound_seconds double precision, p_after bigint[] DEFAULT NULL)
 RETURNS TABLE (id bigint, version integer, domain text, job_definition_id bigint, room bigint)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -58,17 +73,34 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
             UNION ALL SELECT d.id FROM supervisor.job_definition d WHERE NOT d.enabled) x
     )
     SELECT r.id, r.version, r.domain, r.job_definition_id, rooms.room
-    FROM (SELECT m.domain, m.room FROM unnest(p_domains, p_limits) AS m(domain, room)
+    FROM (SELECT m.domain, m.room, a.not_before, a.id,
+              -- none has a larger one, so that all are behind it
+              coalesce(a.priority, 2147483648) AS priority
+          FROM unnest(p_domains, p_limits, p_after) AS m(domain, room, after)
+          LEFT JOIN supervisor.job_run a ON a.id = m.after
           WHERE NOT EXISTS (SELECT FROM supervisor.domain_pause p WHERE p.domain = m.domain)) d
     CROSS JOIN closed
     CROSS JOIN LATERAL (
-        SELECT r.id, r.version, r.domain, r.job_definition_id, r.priority, r.not_before
-        FROM supervisor.job_run r
-        WHERE r.domain = d.domain AND r.state IN ('PENDING', 'ORPHANED') AND r.not_before <= statement_timestamp()
-          AND r.cancel_requested_at IS NULL AND NOT r.job_definition_id = ANY (closed.ids)
-          AND (r.retry_of_id IS NULL
-               OR supervisor.root_quiesced(r.root_id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds))
-        ORDER BY r.priority DESC, r.not_before, r.id
+        -- two steps, because no index is entered by an OR
+        (SELECT r.id, r.version, r.domain, r.job_definition_id, r.priority, r.not_before
+         FROM supervisor.job_run r
+         WHERE r.domain = d.domain AND r.state IN ('PENDING', 'ORPHANED') AND r.not_before <= statement_timestamp()
+           AND r.priority = d.priority AND (r.not_before, r.id) > (d.not_before, d.id)
+           AND r.cancel_requested_at IS NULL AND NOT r.job_definition_id = ANY (closed.ids)
+           AND (r.retry_of_id IS NULL
+                OR supervisor.root_quiesced(r.root_id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds))
+         ORDER BY r.not_before, r.id
+         LIMIT d.room)
+        UNION ALL
+        (SELECT r.id, r.version, r.domain, r.job_definition_id, r.priority, r.not_before
+         FROM supervisor.job_run r
+         WHERE r.domain = d.domain AND r.state IN ('PENDING', 'ORPHANED') AND r.not_before <= statement_timestamp()
+           AND r.priority < d.priority
+           AND r.cancel_requested_at IS NULL AND NOT r.job_definition_id = ANY (closed.ids)
+           AND (r.retry_of_id IS NULL
+                OR supervisor.root_quiesced(r.root_id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds))
+         ORDER BY r.priority DESC, r.not_before, r.id
+         LIMIT d.room)
         LIMIT d.room) r
     LEFT JOIN rooms ON rooms.id = r.job_definition_id
     ORDER BY r.priority DESC, r.not_before, r.id

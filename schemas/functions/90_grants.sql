@@ -39,7 +39,8 @@ GRANT EXECUTE ON FUNCTION
     supervisor.run_outcome(bigint),
     supervisor.pause_domain(text, text, boolean),
     supervisor.read_workers(),
-    supervisor.read_due(text[], integer[], text[], bigint[], double precision),
+    supervisor.read_ended(timestamptz),
+    supervisor.read_due(text[], integer[], text[], bigint[], double precision, bigint[]),
     supervisor.read_attention(double precision),
     supervisor.enqueue(text, jsonb, text, timestamptz, integer),
     supervisor.enqueue_many(text, jsonb[], text[], timestamptz, integer),
@@ -57,7 +58,7 @@ GRANT EXECUTE ON FUNCTION
 
 GRANT EXECUTE ON FUNCTION
     supervisor.server_identity(),
-    supervisor.assigned(text, uuid),
+    supervisor.assigned(text, uuid, bigint),
     supervisor.start(text, uuid, bigint, bigint[], integer[], uuid[]),
     supervisor.beat(text, uuid, bigint, bigint, uuid[], text[], integer, double precision, boolean),
     supervisor.confirm_self(text, uuid[], double precision),

@@ -1,6 +1,6 @@
 -- name: read_assigned
--- What the leader gave to this worker.
-SELECT id, version, claim_id, domain FROM supervisor.assigned($1::text, $2::uuid)
+-- What the leader gave to this worker, behind a run that was seen already.
+SELECT id, version, claim_id, domain FROM supervisor.assigned($1::text, $2::uuid, $3::bigint)
 
 -- name: start_runs
 -- Nothing is executed before this answered.

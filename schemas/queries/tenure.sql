@@ -14,13 +14,18 @@ SELECT supervisor.resign($1::bigint, $2::text, $3::text) AS resigned
 
 -- name: read_workers
 -- Whom the leader watches and gives work to.
-SELECT worker_id, state, domains, slots, beat_seq, stop_bound_seconds, silent_seconds, running, held_by
+SELECT worker_id, state, domains, slots, beat_seq, stop_bound_seconds, silent_seconds, running, held_by,
+    counted_at
 FROM supervisor.read_workers()
 
+-- name: read_ended
+-- How many runs of each worker and domain have ended since its claims were counted.
+SELECT worker_id, domain, ended FROM supervisor.read_ended($1::timestamptz)
+
 -- name: read_due
--- What could be assigned now, in claim order.
+-- What could be assigned now, in claim order, by domain behind a run that was seen already.
 SELECT id, version, domain, job_definition_id, room
-FROM supervisor.read_due($1::text[], $2::integer[], $3::text[], $4::bigint[], $5::float8)
+FROM supervisor.read_due($1::text[], $2::integer[], $3::text[], $4::bigint[], $5::float8, $6::bigint[])
 
 -- name: read_attention
 -- Live runs that ask for a decision other than an assignment.

@@ -91,7 +91,7 @@ async def _ticks(url: str, count: int) -> list[float]:
             for row in await store.rows("read_workers"):
                 json.loads(row["held_by"])
             await store.rows("read_attention", STOP_BOUND)
-            await store.rows("read_due", [DOMAIN], [500], [], [], STOP_BOUND)
+            await store.rows("read_due", [DOMAIN], [500], [], [], STOP_BOUND, None)
             found.append(time.monotonic() - began)
     finally:
         await store.close()

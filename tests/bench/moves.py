@@ -13,6 +13,7 @@ from uuid import UUID
 import asyncpg
 
 from schemas import queries
+from supervisor.skim import Skim
 from tests.bench.tables import DOMAIN, JOB
 
 WORKER: Final = "bench-worker"
@@ -35,6 +36,8 @@ class Mover:
     beat_no: int = 0
     spent: dict[str, float] = field(default_factory=dict)
     slowest: float = 0.0
+    due: Skim[int] = field(default_factory=lambda: Skim(0))
+    given: Skim[int] = field(default_factory=lambda: Skim(0))
 
     async def begin(self) -> None:
         self.epoch = await self.connection.fetchval(
@@ -61,11 +64,17 @@ class Mover:
             await self.finish(given, await self.start(given))
 
     async def assign(self, batch: int) -> Sequence[asyncpg.Record]:
-        due = await self._call("read_due", [DOMAIN], [batch], [], [], STOP_BOUND)
+        began = time.monotonic()
+        places = [self.due.begin(began)]
+        due = await self._call("read_due", [DOMAIN], [batch], [], [], STOP_BOUND, places)
+        self.due.ended(began, time.monotonic(), due[-1]["id"] if due else self.due.place)
         ids, versions = [row["id"] for row in due], [row["version"] for row in due]
         workers = [WORKER] * len(due)
         await self._call("assign_runs", self.epoch, ids, versions, workers, [], [], STOP_BOUND)
-        return await self._call("read_assigned", WORKER, SECRET)
+        began = time.monotonic()
+        given = await self._call("read_assigned", WORKER, SECRET, self.given.begin(began))
+        self.given.ended(began, time.monotonic(), max((row["id"] for row in given), default=self.given.place))
+        return given
 
     async def start(self, given: Sequence[asyncpg.Record]) -> int:
         columns = [[row[name] for row in given] for name in ("id", "version", "claim_id")]

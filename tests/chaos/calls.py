@@ -25,7 +25,7 @@ PARAMETERS: Final[Mapping[str, Sequence[str | None]]] = {
         *("epoch", "ids", "crons", "timezones", "fired_until", "now", "next", None),
         *("instant_ids", "instants", "skipped_ids", "skipped_first", "skipped_last", "skipped_counts"),
     ),
-    "read_assigned": ("worker", None),
+    "read_assigned": ("worker", None, "after"),
     "start_runs": ("worker", None, "beat_no", "ids", "versions", "claims"),
     "beat_worker": (
         *("worker", None, "beat_no", "epoch_seen", "claims", None, "slots", "stop_bound", "draining"),

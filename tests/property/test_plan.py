@@ -151,7 +151,7 @@ def test_where_nobody_waits_all_share_the_slots(due: list[Due], crowd: list[Work
         free[best.worker_id] -= 1
         if run.room is not None:
             left[run.job_definition_id] = left.get(run.job_definition_id, run.room) - 1
-        expected.append(Assignment(run.id, run.version, best.worker_id))
+        expected.append(Assignment(run.id, run.version, run.domain, best.worker_id))
     assert plan.assign(due, crowd, NONE_WAIT) == expected
 
 

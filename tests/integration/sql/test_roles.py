@@ -16,7 +16,7 @@ EXECUTE: dict[str, set[str]] = {
     "assign": LEADER, "orphan": LEADER, "confirm": LEADER, "expire": LEADER, "time_out": LEADER,
     "cancel": LEADER, "trigger_job": LEADER, "post_event": LEADER,
     "exhaust": LEADER, "next_attempts": LEADER, "make_partitions": LEADER,
-    "read_workers": LEADER, "read_due": LEADER, "read_attention": LEADER,
+    "read_workers": LEADER, "read_ended": LEADER, "read_due": LEADER, "read_attention": LEADER,
     "assigned": WORKER, "start": WORKER, "beat": WORKER, "confirm_self": WORKER, "finish": WORKER,
     "release": WORKER,
     "leave": WORKER, "append_log": WORKER,

@@ -158,12 +158,16 @@ class Hand:
         return sorted(row["id"] for row in rows)
 
     async def read_due(
-        self, domain: str = "command", room: int = 10, silent: Mapping[str, int] | None = None
+        self,
+        domain: str = "command",
+        room: int = 10,
+        silent: Mapping[str, int] | None = None,
+        after: int | None = None,
     ) -> list[int]:
         watched = silent or {}
         rows = await self.sql(
-            "SELECT * FROM supervisor.read_due($1, $2, $3, $4, $5)",
-            [domain], [room], list(watched), list(watched.values()), STOP_BOUND,
+            "SELECT * FROM supervisor.read_due($1, $2, $3, $4, $5, $6)",
+            [domain], [room], list(watched), list(watched.values()), STOP_BOUND, [after],
         )  # fmt: skip
         return [row["id"] for row in rows]
 
@@ -181,8 +185,10 @@ class Hand:
             list(domains), 10, STOP_BOUND, draining,
         )  # fmt: skip
 
-    async def assigned(self, worker: str) -> list[Held]:
-        rows = await self.sql("SELECT * FROM supervisor.assigned($1, $2)", worker, secret_of(worker))
+    async def assigned(self, worker: str, after: int = 0) -> list[Held]:
+        rows = await self.sql(
+            "SELECT * FROM supervisor.assigned($1, $2, $3)", worker, secret_of(worker), after
+        )
         return [Held(row["id"], row["version"], row["claim_id"]) for row in rows]
 
     async def start(self, worker: str, *claims: Held, beat_no: int | None = None) -> list[str]:
