@@ -2,9 +2,9 @@
 
 The index entries of runs that have moved on stay as long as any transaction of the server could still see
 them, and with an old one open (a backup, a forgotten session) a look from the beginning passes all of them.
-So looks from the beginning get a twentieth of the time, and one a second whatever it takes; those between
+Where that takes its time, such looks get a twentieth of it, and one a second whatever it takes; those between
 begin behind what was seen last. What came in before that place (an older run that was released, a larger
-priority) waits for the next complete one: milliseconds where nothing is in the way, a second at most. Pure.
+priority) waits for the next complete one, a second at most. Pure.
 """
 
 from typing import Final, Generic, TypeVar
@@ -13,6 +13,8 @@ Place = TypeVar("Place")
 
 SHARE: Final = 0.05
 LONGEST_SECONDS: Final = 1.0
+CHEAP_SECONDS: Final = 0.002
+"""Nothing is in the way."""
 
 
 class Skim(Generic[Place]):
@@ -30,8 +32,8 @@ class Skim(Generic[Place]):
     def ended(self, began: float, now: float, place: Place) -> None:
         """It was answered; what it saw and left alone lies behind `place`, or waits for a complete one."""
         self.place = place
-        if self._complete:
-            self._affordable_at = now + min((now - began) * (1 / SHARE - 1), LONGEST_SECONDS)
+        if self._complete and (took := now - began) > CHEAP_SECONDS:
+            self._affordable_at = now + min(took * (1 / SHARE - 1), LONGEST_SECONDS)
 
     def rewind(self) -> None:
         """Something that was seen was left for soon: the next look begins at the beginning."""

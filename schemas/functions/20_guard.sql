@@ -92,9 +92,11 @@ END $$;
 CREATE OR REPLACE TRIGGER record_created AFTER INSERT ON supervisor.job_run
     REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION supervisor.record_created();
 
--- The callers switch hash joins off for their own statements; here a nested loop would be quadratic.
+-- The callers switch hash joins off for their own statements; here a nested loop would be quadratic, and the plan of a
+-- connection's first move, mostly of a single run, is kept for all that follow.
 CREATE OR REPLACE FUNCTION supervisor.record_moved() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_hashjoin = on AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET enable_hashjoin = on SET enable_nestloop = off AS $$
 BEGIN
     INSERT INTO supervisor.job_run_history (run_id, root_id, version, from_state, to_state, continuation_state,
         attempt, worker_id, leader_epoch, claim_id, actor, reason)

@@ -61,7 +61,8 @@ CREATE OR REPLACE FUNCTION supervisor.enqueue(
     job text, payload jsonb DEFAULT '{}', key text DEFAULT NULL, not_before timestamptz DEFAULT NULL,
     priority integer DEFAULT NULL)
 RETURNS TABLE (id bigint, state text, created boolean)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     what   supervisor.job_definition;
@@ -132,7 +133,9 @@ END $$;
 CREATE OR REPLACE FUNCTION supervisor.read_schedules(p_limit integer)
 RETURNS TABLE (id bigint, cron text, timezone text, missed text, missed_limit integer, fired_until timestamptz,
                at timestamptz)
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off AS $$
     SELECT d.id, d.cron, d.timezone, d.missed, d.missed_limit, d.fired_until, clock_timestamp()
     FROM supervisor.job_definition d
     WHERE d.cron IS NOT NULL AND d.enabled AND d.removed_at IS NULL AND d.next_fire_at <= clock_timestamp()
@@ -238,7 +241,8 @@ END $$;
 CREATE OR REPLACE FUNCTION supervisor.process_events(p_epoch bigint, p_limit integer)
 RETURNS TABLE (id bigint, runs integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     free  bigint[];

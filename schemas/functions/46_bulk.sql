@@ -5,7 +5,8 @@ CREATE OR REPLACE FUNCTION supervisor.enqueue_many(
     priority integer DEFAULT NULL)
 RETURNS TABLE (place bigint, id bigint, state text, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     what  supervisor.job_definition;

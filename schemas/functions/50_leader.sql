@@ -8,7 +8,8 @@ CREATE OR REPLACE FUNCTION supervisor.assign(
     p_silent_seqs bigint[], p_stop_bound_seconds double precision)
 RETURNS TABLE (id bigint, worker_id text, attempt integer, queued_seconds double precision)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     counted bigint[];
@@ -285,7 +286,8 @@ END $$;
 CREATE OR REPLACE FUNCTION supervisor.next_attempts(p_epoch bigint, p_limit integer)
 RETURNS TABLE (id bigint, retry_of_id bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     asked bigint[];

@@ -8,7 +8,8 @@ RETURNS TABLE (worker_id text, state text, domains text[], slots integer, beat_s
                stop_bound_seconds double precision, silent_seconds double precision, held bigint, running bigint,
                held_by jsonb, counted_at timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET jit = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
     WITH claims AS MATERIALIZED (
         SELECT g.assigned_worker_id, sum(g.held)::bigint AS held, sum(g.running)::bigint AS running,
             jsonb_object_agg(g.domain, g.held) AS held_by
@@ -36,7 +37,8 @@ $$;
 CREATE OR REPLACE FUNCTION supervisor.read_ended(p_since timestamptz)
 RETURNS TABLE (worker_id text, domain text, ended bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET jit = off SET enable_seqscan = off AS $$
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off AS $$
     SELECT r.assigned_worker_id, r.domain, count(*) FROM supervisor.job_run r
     WHERE r.finished_at > p_since AND r.state IN ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED')
       AND r.next_attempt_id IS NULL AND r.retry_at IS NULL AND r.started_at IS NOT NULL
@@ -52,7 +54,8 @@ CREATE OR REPLACE FUNCTION supervisor.read_due(
     p_stop_bound_seconds double precision, p_after bigint[] DEFAULT NULL)
 RETURNS TABLE (id bigint, version integer, domain text, job_definition_id bigint, room bigint)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
     WITH taken AS MATERIALIZED (
         SELECT d.id, d.concurrency - count(o.id) AS room
         FROM supervisor.job_definition d
@@ -109,7 +112,9 @@ $$;
 -- Live runs that ask for a decision, each with why. Small partial indexes; what is merely running is not read.
 CREATE OR REPLACE FUNCTION supervisor.read_attention(p_stop_bound_seconds double precision)
 RETURNS TABLE (why text, id bigint, version integer, state text, worker_id text, seconds double precision)
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off AS $$
     SELECT 'CONFIRMING', r.id, r.version, r.state, r.assigned_worker_id,
         extract(epoch FROM r.continuation_check_deadline_at - clock_timestamp())::double precision
     FROM supervisor.job_run r WHERE r.continuation_state = 'CONFIRMING'

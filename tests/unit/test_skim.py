@@ -2,13 +2,19 @@
 
 import pytest
 
-from supervisor.skim import LONGEST_SECONDS, SHARE, Skim
+from supervisor.skim import CHEAP_SECONDS, LONGEST_SECONDS, SHARE, Skim
 
 
 def looked(skim: Skim[int], at: float, takes: float, place: int) -> int:
     begun_behind = skim.begin(at)
     skim.ended(at, at + takes, place)
     return begun_behind
+
+
+def test_where_nothing_is_in_the_way_every_look_is_complete() -> None:
+    skim = Skim(0)
+    for number in range(10):
+        assert looked(skim, number * CHEAP_SECONDS, CHEAP_SECONDS / 2, number) == 0
 
 
 def test_between_two_complete_looks_each_begins_behind_the_last() -> None:

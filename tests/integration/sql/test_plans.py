@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.integration.sql.world import STOP_BOUND, Hand, Held, World
+from tests.support.place import connected
 
 ENDED, ENTRIES = 20_000, 600
 
@@ -183,6 +184,22 @@ async def test_switched_off_plans_are_not_compiled(world: World) -> None:
         "AND p.proconfig::text LIKE '%enable_%=off%' AND NOT 'jit=off' = ANY (p.proconfig)"
     )
     assert [row["name"] for row in rows] == []
+
+
+async def test_the_history_of_many_moves_is_not_joined_row_by_row(world: World) -> None:
+    """The plan of a connection's first move, of one run, is kept: a nested loop would stay for thousands."""
+    run = await world.run()
+    async with connected(world.urls.admin) as fresh:
+        said: list[str] = []
+        fresh.add_log_listener(lambda _connection, message: said.append(str(message)))
+        await fresh.execute(
+            "LOAD 'auto_explain'; SET auto_explain.log_min_duration = 0; "
+            "SET auto_explain.log_nested_statements = on; SET client_min_messages = log; "
+            f"UPDATE supervisor.job_run SET cancel_requested_at = now() WHERE id = {run}"
+        )
+    plans = [text for text in said if "moved_to" in text]
+    assert plans
+    assert all("Hash Join" in text and "Nested Loop" not in text for text in plans)
 
 
 @pytest.mark.parametrize(
