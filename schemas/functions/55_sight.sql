@@ -24,7 +24,7 @@ SET enable_hashjoin = off SET enable_mergejoin = off AS $$
     )
     SELECT w.worker_id, w.state, w.domains, w.slots, w.beat_seq, w.stop_bound_seconds,
         extract(epoch FROM clock_timestamp() - supervisor.heard_at(w.heartbeat_at))::double precision,
-        coalesce(c.held, 0), coalesce(c.running, 0), coalesce(c.held_by, '{}'), statement_timestamp()
+        coalesce(c.held, 0), coalesce(c.running, 0), coalesce(c.held_by, '{}'), clock_timestamp()
     FROM supervisor.worker w
     LEFT JOIN claims c ON c.assigned_worker_id = w.worker_id
     LEFT JOIN lingering g ON g.assigned_worker_id = w.worker_id
