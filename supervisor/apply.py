@@ -113,6 +113,6 @@ def _table_faults(name: str, table: Any) -> Iterator[str]:
 
 
 def _job_faults(job: Columns, unsuited: Unsuited, now: datetime) -> Iterator[str]:
-    unfit = list(payload_faults(job["payload"]))
+    unfit = payload_faults(job["payload"])
     yield from unfit or unsuited(job["domain"], job["payload"])
     yield from relation_faults(job, now)

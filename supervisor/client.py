@@ -20,7 +20,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import anyio
 
@@ -49,8 +49,7 @@ class Many(Protocol):
     async def fetch(self, query: str, *args: Any) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Triggered:
+class Triggered(NamedTuple):
     """`created` is False when the key was used before: this is that run."""
 
     id: int
@@ -93,7 +92,7 @@ async def enqueue(
 ) -> Triggered:
     """Inside the caller's transaction, if there is one."""
     row = await connection.fetchrow(
-        queries()["enqueue_run"].sql, job, json.dumps(dict(payload or {})), key, not_before, priority
+        queries()["enqueue_run"].sql, job, _encoded(payload or {}), key, not_before, priority
     )
     return Triggered(row["id"], row["state"], row["created"])
 
@@ -111,12 +110,29 @@ async def enqueue_many(
     rows = await connection.fetch(
         queries()["enqueue_runs"].sql,
         job,
-        [json.dumps(dict(payload)) for payload in payloads],
+        _all_encoded(payloads),
         None if keys is None else list(keys),
         not_before,
         priority,
     )
+    # by their names, because a driver may answer with mappings
     return [Triggered(row["id"], row["state"], row["created"]) for row in rows]
+
+
+def _encoded(payload: Mapping[str, Any]) -> str:
+    return json.dumps(dict(payload)) if len(payload) else "{}"
+
+
+def _all_encoded(payloads: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is one and the same object, run after run, is encoded once."""
+    texts: list[str] = []
+    before: Mapping[str, Any] | None = None
+    text = ""
+    for payload in payloads:
+        if payload is not before:
+            before, text = payload, _encoded(payload)
+        texts.append(text)
+    return texts
 
 
 async def emit(
@@ -128,7 +144,7 @@ async def emit(
 ) -> Emitted:
     """Inside the caller's transaction, if there is one."""
     row = await connection.fetchrow(
-        queries()["emit_event"].sql, event_type, json.dumps(dict(payload or {})), dedupe_key
+        queries()["emit_event"].sql, event_type, _encoded(payload or {}), dedupe_key
     )
     return Emitted(row["id"], row["created"])
 

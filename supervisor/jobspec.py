@@ -98,19 +98,32 @@ def relation_faults(job: Mapping[str, Any], now: datetime) -> Iterator[str]:
 
 
 # one for all: `json.dumps` with options makes an encoder each time
-_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_ENCODE: Final = json.JSONEncoder(allow_nan=False).encode
 
 
-def payload_faults(payload: Mapping[str, Any]) -> Iterator[str]:
+def encode_payload(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """As it is sent to be stored, and what is wrong with it; encoded once for both."""
+    if not payload:
+        return "{}", []
     try:
         text = _ENCODE(payload)
     except (TypeError, ValueError, RecursionError) as error:
-        yield f"the payload is not JSON: {error}"
-        return
+        return "", [f"the payload is not JSON: {error}"]
+    faults = []
     if "\\u0000" in text:
-        yield "the payload holds a NUL"
-    if (size := len(text.encode(errors="surrogatepass"))) > PAYLOAD_BYTES:
-        yield f"the payload has {size} bytes, over the limit of {PAYLOAD_BYTES}"
+        faults.append("the payload holds a NUL")
+    # what is escaped is longer than its bytes, never shorter
+    if len(text) > PAYLOAD_BYTES and (size := _bytes_of(payload)) > PAYLOAD_BYTES:
+        faults.append(f"the payload has {size} bytes, over the limit of {PAYLOAD_BYTES}")
+    return text, faults
+
+
+def payload_faults(payload: Mapping[str, Any]) -> list[str]:
+    return encode_payload(payload)[1]
+
+
+def _bytes_of(payload: Mapping[str, Any]) -> int:
+    return len(json.dumps(payload, ensure_ascii=False).encode(errors="surrogatepass"))
 
 
 def _is(value: Any, kind: type) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from supervisor.apply import read_jobs
 from supervisor.cli.inputs import check_name, encodable, run_actors, unsuited
 from supervisor.errors import BadInput, Conflict, NotFound, TenureError
-from supervisor.jobspec import payload_faults
+from supervisor.jobspec import encode_payload
 from supervisor.setting import refusal
 from supervisor.status import CONFIRM_AFTER
 from supervisor.store import Record, Store
@@ -134,13 +134,13 @@ async def trigger(
     priority: int | None = None,
 ) -> Triggered:
     given = dict(payload or {})
-    _check_payload(given)
+    text = _encoded(given)
     if key is not None:
         _check_key(key)
     job = await _definition(store, encodable(name, "the name"))
     if complaints := unsuited(run_actors(), job["domain"], {**job["payload"], **given}):
         raise BadInput(what="; ".join(complaints)[:MESSAGE])
-    row = _answered(await store.row("trigger_job", actor, name, json.dumps(given), key, not_before, priority))
+    row = _answered(await store.row("trigger_job", actor, name, text, key, not_before, priority))
     return Triggered(**row, job=name, domain=job["domain"], enabled=job["enabled"])
 
 
@@ -154,19 +154,22 @@ async def trigger_many(
     priority: int | None = None,
 ) -> TriggeredMany:
     """All of them or none; one row of audit."""
-    for payload in payloads:
-        _check_payload(payload)
+    texts = [_encoded(payload) for payload in payloads]
     for key in filter(None, keys):
         _check_key(key)
     job, actors = await _definition(store, encodable(name, "the name")), run_actors()
-    for place, payload in enumerate(payloads, 1):
+    suited: set[str] = set()
+    for place, (payload, text) in enumerate(zip(payloads, texts, strict=True), 1):
+        if text in suited:  # the same once more
+            continue
         if complaints := unsuited(actors, job["domain"], {**job["payload"], **payload}):
             raise BadInput(what=f"run {place} of the call: {'; '.join(complaints)}"[:MESSAGE])
+        suited.add(text)
     rows = await store.rows(
         "trigger_jobs",
         actor,
         name,
-        [json.dumps(dict(payload)) for payload in payloads],
+        texts,
         list(keys) if any(keys) else None,
         not_before,
         priority,
@@ -269,8 +272,7 @@ async def emit(
 ) -> Emitted:
     check_name(event_type, "an event's type")
     given = dict(payload or {})
-    _check_payload(given)
-    text = json.dumps(given)
+    text = _encoded(given)
     if len(text.encode()) > EVENT_BYTES:
         raise BadInput(what=f"an event's payload has at most {EVENT_BYTES} bytes")
     if key is not None:
@@ -328,10 +330,15 @@ class Unreadable(TenureError):
     exit_code = 4
 
 
-def _check_payload(payload: Mapping[str, Any]) -> None:
-    _check_depth(payload)
-    if faults := list(payload_faults(payload)):
+def _encoded(payload: Mapping[str, Any]) -> str:
+    """As it is sent, or what is wrong with it."""
+    text, faults = encode_payload(payload)
+    # each level has an opening bracket: with fewer of them it is not too deep, and need not be gone through
+    if faults or text.count("{") + text.count("[") >= DEPTH:
+        _check_depth(payload)
+    if faults:
         raise BadInput(what="; ".join(faults))
+    return text
 
 
 def _check_depth(value: Any) -> None:
