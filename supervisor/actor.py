@@ -19,7 +19,7 @@ from supervisor.outcome import Outcome
 from supervisor.store import Store
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, init=False)
 class Claim:
     """One attempt at one run. (run_id, attempt, epoch, claim_id) is the fencing token for effects outside.
 
@@ -37,6 +37,32 @@ class Claim:
     payload: Mapping[str, Any]
     timeout_seconds: float | None
     key: Any = None
+
+    def __init__(  # noqa: PLR0917  its fields, in their order
+        self,
+        run_id: int,
+        root_id: int,
+        attempt: int,
+        epoch: int,
+        claim_id: UUID,
+        domain: str,
+        action: str | None,
+        payload: Mapping[str, Any],
+        timeout_seconds: float | None,
+        key: Any = None,
+    ) -> None:
+        # one for every run and row: a dataclass that refuses changes takes thrice as long to make itself
+        fields = self.__dict__
+        fields["run_id"] = run_id
+        fields["root_id"] = root_id
+        fields["attempt"] = attempt
+        fields["epoch"] = epoch
+        fields["claim_id"] = claim_id
+        fields["domain"] = domain
+        fields["action"] = action
+        fields["payload"] = payload
+        fields["timeout_seconds"] = timeout_seconds
+        fields["key"] = key
 
 
 @dataclass(frozen=True, slots=True)

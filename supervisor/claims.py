@@ -44,7 +44,7 @@ class Held:
     stop_at: float = 0.0
     revoked_at: float | None = None
     why: Why | None = None
-    stop: Callable[[], None] | None = None
+    stop: Callable[[], object] | None = None
     moved: list[Callable[[float], None]] = field(default_factory=list)
 
     def must_end_by(self, kill: float) -> float:
@@ -97,7 +97,7 @@ class Claims:
             for claim_id in claim_ids:
                 self._held.pop(claim_id, None)
 
-    def begin(self, held: Held, sent_at: float, now: float, stop: Callable[[], None]) -> bool:
+    def begin(self, held: Held, sent_at: float, now: float, stop: Callable[[], object]) -> bool:
         """The start was answered: may it be executed? Not when its time is over already."""
         with self._lock:
             held.stop_at = max(held.stop_at, sent_at + self._timings.self_stop)

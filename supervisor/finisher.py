@@ -1,9 +1,8 @@
 """Outcomes on their way to the database: in batches, each repeated until it was answered."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 import anyio
@@ -19,9 +18,10 @@ REFUSED_SECONDS: Final = 0.5
 
 _log = logger("finisher")
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+
+class Ending(NamedTuple):
     run_id: int
     claim_id: UUID
     epoch: int
@@ -74,9 +74,14 @@ class Finisher:
             [ending.claim_id for ending in batch],
             [ending.epoch for ending in batch],
             [verdict.state for verdict in verdicts],
-            [verdict.result for verdict in verdicts],
-            [verdict.error_code for verdict in verdicts],
-            [verdict.error_message for verdict in verdicts],
-            [verdict.retry_after_seconds for verdict in verdicts],
+            _if_any([verdict.result for verdict in verdicts]),
+            _if_any([verdict.error_code for verdict in verdicts]),
+            _if_any([verdict.error_message for verdict in verdicts]),
+            _if_any([verdict.retry_after_seconds for verdict in verdicts]),
         )
         return {row["id"]: row["answer"] for row in rows}
+
+
+def _if_any(column: list[T | None]) -> list[T | None] | None:
+    """An array that is not there is as long as the others and empty: nothing is sent to say nothing."""
+    return column if any(value is not None for value in column) else None

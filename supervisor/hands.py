@@ -1,7 +1,8 @@
 """Tasks that carry out what is queued, as many as are busy at once, and each used again.
 
 A burst of short work costs no task each: a hand goes on to the next item as long as nothing made it wait, and
-whenever it takes one it sees to it that somebody is there for the one after.
+whenever it takes one it sees to it that somebody is there for the one after. Each item is handed over with
+the hand that has it, which can stop it (stoppable.py).
 """
 
 import asyncio
@@ -11,6 +12,8 @@ from typing import Final, Generic, TypeVar
 
 from anyio.abc import TaskGroup
 
+from supervisor.stoppable import Stoppable
+
 IN_A_ROW: Final = 32
 """After so many items that nobody had to wait for, the event loop gets a turn."""
 
@@ -18,7 +21,7 @@ T = TypeVar("T")
 
 
 class Hands(Generic[T]):
-    def __init__(self, group: TaskGroup, work: Callable[[T], Awaitable[None]]) -> None:
+    def __init__(self, group: TaskGroup, work: Callable[[T, Stoppable], Awaitable[None]]) -> None:
         self._group = group
         self._work = work
         self._queue: deque[T] = deque()
@@ -39,16 +42,17 @@ class Hands(Generic[T]):
             self._group.start_soon(self._hand)
 
     async def _hand(self) -> None:
-        while True:
-            self._one_is_coming = False
-            in_a_row = 0
-            while self._queue:
-                item = self._queue.popleft()
-                self._call_one()
-                await self._work(item)
-                in_a_row += 1
-                if in_a_row % IN_A_ROW == 0:
-                    await asyncio.sleep(0)
-            called = asyncio.Event()
-            self._idle.append(called)
-            await called.wait()
+        with Stoppable() as own:
+            while True:
+                self._one_is_coming = False
+                in_a_row = 0
+                while self._queue:
+                    item = self._queue.popleft()
+                    self._call_one()
+                    await self._work(item, own)
+                    in_a_row += 1
+                    if in_a_row % IN_A_ROW == 0:
+                        await asyncio.sleep(0)
+                called = asyncio.Event()
+                self._idle.append(called)
+                await called.wait()

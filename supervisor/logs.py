@@ -1,16 +1,30 @@
 """Structured logs: JSON lines for machines, aligned text on a terminal.
 
 `worker_id`, `epoch`, `run` and `claim` are bound where they are known and stand in every line after that.
+Those of a run are looked up when there is a line: most runs have none, and to bind them for each costs more
+than a short run does.
 """
 
 import io
 import logging
 import sys
-from typing import TextIO, cast
+from contextvars import ContextVar
+from typing import Final, NamedTuple, TextIO, cast
+from uuid import UUID
 
 import structlog
 
 from supervisor.config import Settings
+
+
+class RunNamed(NamedTuple):
+    run: int
+    claim: UUID
+    epoch: int
+
+
+RUN: Final[ContextVar[RunNamed | None]] = ContextVar("run", default=None)
+"""The run that is executed here; tasks begun by its handler inherit it."""
 
 
 def configure(settings: Settings) -> None:
@@ -23,6 +37,7 @@ def configure(settings: Settings) -> None:
     )
     structlog.configure(
         processors=[
+            name_run,  # before what is bound further out, which has an epoch, too
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -36,6 +51,16 @@ def configure(settings: Settings) -> None:
         logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _StandardError())),
         cache_logger_on_first_use=True,
     )
+
+
+def name_run(
+    _logger: structlog.typing.WrappedLogger, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    if (named := RUN.get()) is not None:
+        event.setdefault("run", named.run)
+        event.setdefault("claim", str(named.claim))
+        event.setdefault("epoch", named.epoch)
+    return event
 
 
 def to_standard_error() -> None:

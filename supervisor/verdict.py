@@ -22,6 +22,7 @@ class Verdict:
     retry_after_seconds: float | None = None
 
 
+SUCCEEDED: Final = Verdict("SUCCEEDED")
 LOST: Final = Verdict("TIMED_OUT", None, "CONTINUATION_LOST", "stopped: the claim was not confirmed in time")
 TIMED_OUT: Final = Verdict("TIMED_OUT", None, "TIMEOUT", "over its time")
 
@@ -29,7 +30,7 @@ TIMED_OUT: Final = Verdict("TIMED_OUT", None, "TIMEOUT", "over its time")
 def of_outcome(outcome: Outcome) -> Verdict:
     match outcome:
         case Done(result):
-            return Verdict("SUCCEEDED", _as_json(result))
+            return SUCCEEDED if result is None else Verdict("SUCCEEDED", _as_json(result))
         case Retry(code, message, after):
             return Verdict("FAILED", None, clean(code)[:200], clean(message), after)
         case Cancel(reason):

@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Final
 
 from supervisor.actor import Actor, Claim
-from supervisor.claims import Held
 from supervisor.config import Settings
 from supervisor.election import Election, Tenure
 from supervisor.errors import TenureError
+from supervisor.execution import RunTools
 from supervisor.replica import Replica
-from supervisor.runlog import RunLog
 from supervisor.urls import RuntimeUrls
 from supervisor.verdict import Verdict
 from tests.chaos.timers import SlowClock, TrueTimers
@@ -26,12 +25,13 @@ class NeverTimesOut(NeverLeads):
         self, settings: Settings, urls: RuntimeUrls, actors: Mapping[str, Actor], domains: Domains = ()
     ) -> None:
         super().__init__(settings, urls, actors, domains)
-        original = self._runner._handle
+        execution = self._runner._execution
+        original = execution._handle
 
-        async def handle(claim: Claim, held: Held, log: RunLog) -> Verdict:
-            return await original(replace(claim, timeout_seconds=None), held, log)
+        async def handle(claim: Claim, tools: RunTools) -> Verdict:
+            return await original(replace(claim, timeout_seconds=None), tools)
 
-        self._runner._handle = handle  # type: ignore[method-assign]
+        execution._handle = handle  # type: ignore[method-assign]
 
 
 class _StubbornElection(variants._BlindElection):

@@ -12,8 +12,8 @@ import yaml
 
 from supervisor.artifacts.settings import ArtifactSettings
 from supervisor.config import Settings
+from supervisor.execution import LAST_WORDS_SECONDS
 from supervisor.project_settings import DatabaseSettings
-from supervisor.runner import LAST_WORDS_SECONDS
 from tests.deploy.promql import metrics_in
 from tests.deploy.tools import DEPLOY, ROOT, ask, passes, read
 

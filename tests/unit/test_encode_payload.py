@@ -1,4 +1,4 @@
-"""A payload is encoded once, for its faults and for being sent: what is refused is what was refused before."""
+"""A payload is encoded once, for its faults and for being sent; what is refused is as it was."""
 
 import json
 from typing import Any

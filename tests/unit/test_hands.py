@@ -4,13 +4,14 @@ import anyio
 import anyio.lowlevel
 
 from supervisor.hands import Hands
+from supervisor.stoppable import Stoppable
 
 
 async def test_work_that_waits_is_all_under_way_at_once() -> None:
     begun: list[int] = []
     go_on = anyio.Event()
 
-    async def work(number: int) -> None:
+    async def work(number: int, _hand: Stoppable) -> None:
         begun.append(number)
         await go_on.wait()
 
@@ -30,7 +31,7 @@ async def test_short_work_is_done_by_few_and_lets_the_others_have_a_turn() -> No
     done: list[int] = []
     turns = 0
 
-    async def work(number: int) -> None:
+    async def work(number: int, _hand: Stoppable) -> None:
         done.append(number)
 
     async with anyio.create_task_group() as group:
@@ -49,7 +50,7 @@ async def test_short_work_is_done_by_few_and_lets_the_others_have_a_turn() -> No
 async def test_a_hand_is_used_again() -> None:
     done: list[int] = []
 
-    async def work(number: int) -> None:
+    async def work(number: int, _hand: Stoppable) -> None:
         await anyio.lowlevel.checkpoint()
         done.append(number)
 

@@ -59,7 +59,7 @@ async def started(given: Sequence[str], held: Sequence[str] = ()) -> list[str]:
     runner = Runner(place_of(store), Identity("w1", uuid4()), {}, SLOTS, timings, claims, Wakeups("w1"),
                     Metrics(), waiting=WAITING)  # fmt: skip
     async with anyio.create_task_group() as group:
-        await runner._take(Hands(group, partial(runner._carry_out, group)))
+        await runner._take(Hands(group, partial(runner._execution.carry_out, group)))
     assert store.started == sorted(store.started)
     return [given[run] for run in store.started]
 
