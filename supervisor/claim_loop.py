@@ -35,6 +35,7 @@ from supervisor.logs import logger
 from supervisor.metrics import Metrics
 from supervisor.row_finisher import RowEnding, RowFinisher
 from supervisor.row_outcome import RowVerdict
+from supervisor.stoppable import Stoppable
 from supervisor.store import Record
 from supervisor.wakeups import Wakeups
 
@@ -44,6 +45,8 @@ LAST_WORDS_SECONDS: Final = 5.0
 BATCH: Final = 500
 
 _log = logger("claim_loop")
+# `json.loads` looks for much that the database does not send
+_decode: Final = json.JSONDecoder().raw_decode
 
 
 class RowTools:
@@ -193,14 +196,15 @@ class ClaimLoop:
 
     async def _serve(self) -> None:
         """One slot: a row at a time."""
-        while True:
-            while self._queue:
-                await self._carry_out(self._queue.popleft())
-            self._work.clear()
-            await self._work.wait()
+        with Stoppable() as own:
+            while True:
+                while self._queue:
+                    await self._carry_out(self._queue.popleft(), own)
+                self._work.clear()
+                await self._work.wait()
 
-    async def _carry_out(self, row: HeldRow) -> None:
-        verdict = await self._execute(row)
+    async def _carry_out(self, row: HeldRow, slot: Stoppable) -> None:
+        verdict = await self._execute(row, slot)
         if verdict is not None:
             self._finisher.add(RowEnding(row, verdict))
         elif row.why == "DRAIN" and self._sql.release is not None:
@@ -211,17 +215,14 @@ class ClaimLoop:
                 _log.warning("lease lost", table=self._lease.table, key=row.key)
             self._let_go([row])
 
-    async def _execute(self, row: HeldRow) -> RowVerdict | None:
+    async def _execute(self, row: HeldRow, slot: Stoppable) -> RowVerdict | None:
         """None: it has no outcome, because it was stopped or never begun."""
-        scope = anyio.CancelScope()
-        if not self._holdings.begin(row, boottime(), partial(self._soon, scope.cancel)):
+        if not self._holdings.begin(row, boottime(), partial(self._soon, slot.stop, row)):
             row.why = "LOST"
             return None
         try:
-            with scope:
-                verdict = await self._handle(row)
-                return None if row.why == "LOST" else verdict
-            return None
+            verdict = await slot.do(row, self._handle(row))
+            return None if row.why == "LOST" else verdict
         finally:
             self._holdings.ended(row)
 
@@ -305,6 +306,6 @@ class _Shape:
         payload = dict(zip(self._columns, row.values, strict=True))
         for name in self._json:
             if isinstance(payload[name], str):
-                payload[name] = json.loads(payload[name])
+                payload[name] = _decode(payload[name])[0]
         key = row.key[0] if self._one_key else row.key
         return Claim(0, 0, row.attempt, 0, row.token, self._domain, None, payload, self._timeout, key)

@@ -2,9 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from supervisor.holdings import HeldRow
@@ -18,8 +17,7 @@ from supervisor.store import Store
 _log = logger("row_finisher")
 
 
-@dataclass(frozen=True, slots=True)
-class RowEnding:
+class RowEnding(NamedTuple):
     row: HeldRow
     verdict: RowVerdict
 
@@ -75,19 +73,19 @@ class RowFinisher:
 
     async def _send(self, statement: Statement, endings: Sequence[RowEnding]) -> dict[UUID, str]:
         verdicts = [ending.verdict for ending in endings]
-        extras = [[_value(verdict, name) for verdict in verdicts] for name in statement.extras]
+        extras = [_column(verdicts, name) for name in statement.extras]
         arrays = arrays_of(statement, [ending.row for ending in endings], extras)
         rows = await self._store.rows(statement, self._owner, *arrays)
         return {row["token"]: row["answer"] for row in rows}
 
 
-def _value(verdict: RowVerdict, name: str) -> Any:
+def _column(verdicts: Sequence[RowVerdict], name: str) -> list[Any]:
     match name:
         case _ if name == CODE:
-            return verdict.code
+            return [verdict.code for verdict in verdicts]
         case _ if name == MESSAGE:
-            return verdict.message
+            return [verdict.message for verdict in verdicts]
         case _ if name == AFTER:
-            return verdict.after_seconds
+            return [verdict.after_seconds for verdict in verdicts]
         case _:
-            return None if verdict.values is None else verdict.values.get(name)
+            return [None if verdict.values is None else verdict.values.get(name) for verdict in verdicts]

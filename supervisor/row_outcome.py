@@ -18,13 +18,14 @@ class RowVerdict:
     values: Mapping[str, Any] | None = None
 
 
+DONE: Final = RowVerdict("done")
 TIMED_OUT: Final = RowVerdict("retry", "TIMEOUT", "over its time")
 
 
 def of_outcome(lease: Lease, outcome: Outcome) -> RowVerdict:
     match outcome:
         case Done(result):
-            return _checked(lease.done, RowVerdict("done", values=result))
+            return DONE if result is None else _checked(lease.done, RowVerdict("done", values=result))
         case Retry(code, message, after, result):
             code, message = verdict.clean(code)[:200], verdict.clean(message)
             return _checked(lease.retry, RowVerdict("retry", code, message, after, result))
