@@ -42,7 +42,8 @@ from supervisor.wakeups import Wakeups
 BUSY_SECONDS: Final = 0.1
 IDLE_SECONDS: Final = 5.0
 LAST_WORDS_SECONDS: Final = 5.0
-BATCH: Final = 500
+BATCH: Final = 250
+"""Small enough that one batch is claimed and another finished while a third is worked on."""
 
 _log = logger("claim_loop")
 # `json.loads` looks for much that the database does not send
