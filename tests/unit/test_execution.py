@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import FrozenInstanceError, replace
 from io import StringIO
 from typing import Any, cast
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import anyio
 import anyio.lowlevel
@@ -58,6 +59,16 @@ class World:
                 for run_id in runs:
                     await self.execution.carry_out(group, self.begun(run_id), hand)
         return [(ending.run_id, ending.verdict.state) for ending in self.kept.endings]
+
+
+def test_a_claim_is_a_value() -> None:
+    claim = Claim(1, 2, 3, 4, UUID(int=5), "test", None, {"a": 1}, None)
+    assert claim == Claim(1, 2, 3, 4, UUID(int=5), "test", None, {"a": 1}, None, key=None)
+    assert replace(claim, attempt=9).attempt == 9
+    assert replace(claim, attempt=9) != claim
+    assert "attempt=3" in repr(claim)
+    with pytest.raises(FrozenInstanceError):
+        claim.attempt = 4  # type: ignore[misc]
 
 
 async def test_a_late_stop_of_an_ended_run_leaves_the_next_alone() -> None:
