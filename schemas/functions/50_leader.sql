@@ -45,29 +45,28 @@ BEGIN
           AND w.state = 'active' AND r.domain = ANY (w.domains)
           AND (r.retry_of_id IS NULL
                OR supervisor.root_quiesced(r.root_id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds))
+    ), bounded AS MATERIALIZED (
+        SELECT DISTINCT x.job_definition_id FROM wanted x WHERE x.concurrency IS NOT NULL
     ), occupied AS MATERIALIZED (
-        SELECT o.job_definition_id, count(*) AS taken
-        FROM supervisor.job_run o
-        WHERE o.job_definition_id IN (SELECT x.job_definition_id FROM wanted x WHERE x.concurrency IS NOT NULL)
-          AND o.state IN ('ASSIGNED', 'RUNNING')
-        GROUP BY 1
-    ), lingering AS MATERIALIZED (
-        SELECT o.job_definition_id, count(*) AS taken
-        FROM supervisor.job_run o
-        WHERE o.job_definition_id IN (SELECT x.job_definition_id FROM wanted x WHERE x.concurrency IS NOT NULL)
-          AND o.state IN ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED')
-          AND o.started_at IS NOT NULL AND o.executor_stopped_at IS NULL
-          AND NOT supervisor.quiesced(o.id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds)
-        GROUP BY 1
+        SELECT b.job_definition_id, c.live + c.lingering AS taken
+        FROM bounded b
+        -- one by one, so that nothing is counted where nothing is bounded
+        CROSS JOIN LATERAL (SELECT
+            (SELECT count(*) FROM supervisor.job_run o
+             WHERE o.job_definition_id = b.job_definition_id AND o.state IN ('ASSIGNED', 'RUNNING')) AS live,
+            (SELECT count(*) FROM supervisor.job_run o
+             WHERE o.job_definition_id = b.job_definition_id
+               AND o.state IN ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED')
+               AND o.started_at IS NOT NULL AND o.executor_stopped_at IS NULL
+               AND NOT supervisor.quiesced(o.id, p_silent_workers, p_silent_seqs, p_stop_bound_seconds)
+            ) AS lingering) c
     )
     UPDATE supervisor.job_run r SET state = 'ASSIGNED', version = r.version + 1,
         attempt = r.attempt + (r.state = 'ORPHANED')::integer, assigned_epoch = p_epoch,
         assigned_worker_id = x.worker_id, claim_id = gen_random_uuid(), assigned_at = clock_timestamp()
     FROM wanted x
     LEFT JOIN occupied o ON o.job_definition_id = x.job_definition_id
-    LEFT JOIN lingering g ON g.job_definition_id = x.job_definition_id
-    WHERE r.id = x.id
-      AND (x.concurrency IS NULL OR coalesce(o.taken, 0) + coalesce(g.taken, 0) + x.place <= x.concurrency)
+    WHERE r.id = x.id AND (x.concurrency IS NULL OR o.taken + x.place <= x.concurrency)
     RETURNING r.id, r.assigned_worker_id, r.attempt,
         CASE WHEN isfinite(r.not_before) THEN extract(epoch FROM clock_timestamp() - r.not_before) ELSE 0
         END::double precision;
