@@ -96,6 +96,8 @@ def git_environment(
         "maintenance.auto": "false",
         "gc.auto": "0",
         "log.showSignature": "false",
+        # names of commits are given whole; else git looks for each among the refs, and that takes long
+        "core.warnAmbiguousRefs": "false",
     }
     if pinned and protocol in ("https", "http"):
         of = pinned.of
