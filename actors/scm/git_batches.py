@@ -19,6 +19,7 @@ again, and storing it again changes nothing. A position that has a watermark and
 rebuilt, or another program's) is taken by its word: everything from that date on, inclusive.
 """
 
+import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -38,8 +39,11 @@ from actors.scm.records import Batch, GitCommit
 
 __all__ = ["GitStart", "git_batches"]
 
-SLICE: Final = 2000
+SLICE: Final = 4000
 """Commits a program: few enough to go side by side, many enough that starting it costs little."""
+
+FACTS_AHEAD: Final = 20_000
+"""Commits and files of a slice that are read before its turn comes: some megabytes, whatever the commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,8 @@ class _Reading:
     async def _go(self, walk: Walk, *, last: bool) -> None:
         arrived = {"known": list(walk.goal), "goal": [], "at": None}
         total, done = len(walk.commits), 0
-        async with in_order(self._slices(walk), self._ahead()) as pieces:
+        slices = self._slices(walk)
+        async with in_order(slices, self._ahead(), weigh=_weight, room=FACTS_AHEAD) as pieces:
             async for piece in pieces:
                 done += len(piece.commits)
                 position = _on_the_way(walk, walk.commits[done - 1]) if done < total else arrived
@@ -187,7 +192,7 @@ class _Reading:
     def _slices(self, walk: Walk) -> Iterator[Job[Piece]]:
         """With diffs a slice is a batch; without, it is some of them."""
         batch = self._options.batch_size
-        size = batch if self._options.diffs else batch * max(1, SLICE // batch)
+        size = batch if self._options.diffs else _slice_size(len(walk.commits), batch, self._ahead())
         for at in range(0, len(walk.commits), size):
             yield partial(self._slice, walk.commits[at : at + size])
 
@@ -220,6 +225,16 @@ class _Reading:
         await self._send.send(Batch(piece.commits, piece.diffs, mark, position, has_more, piece.spool))
         if piece.spool is not None:  # now the taker's to close
             self._spools.discard(piece.spool)
+
+
+def _weight(piece: Piece) -> int:
+    return len(piece.commits) + sum(len(commit.files) for commit in piece.commits)
+
+
+def _slice_size(commits: int, batch: int, ahead: int) -> int:
+    """Whole batches, about alike, so that no program works alone at the end."""
+    rounds = max(1, math.ceil(commits / (SLICE * ahead)))
+    return batch * max(1, math.ceil(commits / (rounds * ahead * batch)))
 
 
 def _on_the_way(walk: Walk, at: Listed) -> dict[str, Any]:
