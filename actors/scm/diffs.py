@@ -13,7 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-__all__ = ["Bulk", "Diff", "DiffSink", "Ministat", "Spool", "bulk_by_lines", "bulk_by_paths", "bulk_by_size"]
+__all__ = [
+    "NO_BULK",
+    "Bulk",
+    "Diff",
+    "DiffSink",
+    "Ministat",
+    "Spool",
+    "bulk_by_lines",
+    "bulk_by_paths",
+    "bulk_by_size",
+]
 
 SVN_PATHS: Final = 100
 GIT_LINES: Final = 1000
@@ -29,6 +39,9 @@ class Bulk:
     reason: str | None = None
 
 
+NO_BULK: Final = Bulk()
+
+
 def bulk_by_paths(paths: int, threshold: int = SVN_PATHS) -> Bulk:
     """More paths than the threshold; as many as it are none."""
     return _bulk(paths, threshold)
@@ -39,7 +52,7 @@ def bulk_by_lines(additions: int, deletions: int, threshold: int = GIT_LINES) ->
 
 
 def _bulk(count: int, threshold: int) -> Bulk:
-    return Bulk(is_bulk=True, reason=f"large_changeset:{count}") if count > threshold else Bulk()
+    return Bulk(is_bulk=True, reason=f"large_changeset:{count}") if count > threshold else NO_BULK
 
 
 @dataclass(frozen=True, slots=True)

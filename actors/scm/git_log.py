@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from actors.scm.diffs import GIT_LINES, Bulk, bulk_by_lines
+from actors.scm.diffs import GIT_LINES, NO_BULK, bulk_by_lines
 from actors.scm.records import FileChange, GitCommit
 
 __all__ = ["FACTS", "STATS", "BadGitLog", "GitLogParser"]
@@ -29,6 +29,7 @@ MAX_TOKEN: Final = 1 << 20
 MAX_NAME: Final = 4096
 MAX_FILES: Final = 1000
 NAMES_KNOWN: Final = 1000
+RAW: Final = (b":", b"\n:")
 SHA: Final = re.compile(rb"[0-9a-f]{40}")
 ENCODINGS: Final = re.compile(
     r"(iso-?8859-?\d{1,2}|latin-?\d|(windows|cp)-?\d{3,4}|koi8-[rut]|euc-?(jp|kr|cn)|shift_?jis|sjis|gbk|gb2312"
@@ -50,10 +51,7 @@ class GitLogParser:
         self._carry = b""
         self._skipping = False
         self._fields: list[bytes] = []
-        self._names: dict[tuple[bytes, str], str] = {}
-        self._reset()
-
-    def _reset(self) -> None:
+        self._names: dict[bytes, str] = {}
         self._actions: list[bytes] = []
         self._path_follows = False
         self._files: list[FileChange] = []
@@ -78,27 +76,32 @@ class GitLogParser:
         return [self._commit()] if self._fields else []
 
     def _take(self, tokens: Sequence[bytes]) -> list[GitCommit]:
+        """Every token of a history comes through here, so what a turn needs is at hand."""
         done: list[GitCommit] = []
+        fields, actions, count = self._fields, self._actions, self._count
         at, end = 0, len(tokens)
         while at < end:
-            missing = FIELDS - len(self._fields)
-            if missing:
-                self._fields += tokens[at : at + missing]
+            if missing := FIELDS - len(fields):
+                fields += tokens[at : at + missing]
                 at += missing
                 continue
             token = tokens[at]
+            at += 1
             if self._path_follows:
                 self._path_follows = False
             elif b"\t" in token:
-                self._count(token)
-            elif token[:1] == b":" or token[:2] == b"\n:":
-                self._path_follows = True
-                if len(self._actions) < MAX_FILES:
-                    self._actions.append(token[-1:])
+                count(token)
+            elif token.startswith(RAW):
+                if len(actions) < MAX_FILES:
+                    actions.append(token[-1:])
+                # its path comes next, and once more with its counts
+                if at < end:
+                    at += 1
+                else:
+                    self._path_follows = True
             else:
+                at -= 1
                 done.append(self._commit())
-                continue
-            at += 1
         return done
 
     def _count(self, token: bytes) -> None:
@@ -107,11 +110,12 @@ class GitLogParser:
         additions, deletions = (0, 0) if binary else (int(added), int(deleted))
         self._additions += additions
         self._deletions += deletions
-        if self._file_count < MAX_FILES:
-            action = self._actions[self._file_count] if self._file_count < len(self._actions) else b"?"
+        place = self._file_count
+        if place < MAX_FILES:
+            action = self._actions[place].decode("latin-1") if place < len(self._actions) else "?"
             name = path[:MAX_NAME].decode("utf-8", "replace")
-            self._files.append(FileChange(name, action.decode("latin-1"), additions, deletions, binary))
-        self._file_count += 1
+            self._files.append(FileChange(name, action, additions, deletions, binary))
+        self._file_count = place + 1
 
     def _commit(self) -> GitCommit:
         sha, parents, name, email, authored, committer, committer_email, committed, encoding, message, _ = (
@@ -120,6 +124,7 @@ class GitLogParser:
         if not SHA.fullmatch(sha):
             raise BadGitLog("a commit without a name")
         charset = encoding.decode("ascii", "replace") if encoding else ""
+        committed_at = _instant(committed)
         commit = GitCommit(
             sha=sha.decode(),
             parents=tuple(parents.decode().split()),
@@ -127,28 +132,34 @@ class GitLogParser:
             author_email=self._name(email, charset),
             committer_name=self._name(committer, charset),
             committer_email=self._name(committer_email, charset),
-            authored_at=_instant(authored),
-            committed_at=_instant(committed),
+            authored_at=committed_at if authored == committed else _instant(authored),
+            committed_at=committed_at,
             message=_text(message[:MAX_TOKEN], charset),
             additions=self._additions if self._stats else None,
             deletions=self._deletions if self._stats else None,
             files=tuple(self._files),
             file_count=self._file_count,
-            bulk=bulk_by_lines(self._additions, self._deletions, self._bulk_lines) if self._stats else Bulk(),
+            bulk=bulk_by_lines(self._additions, self._deletions, self._bulk_lines)
+            if self._stats
+            else NO_BULK,
             cut=len(message) > MAX_TOKEN or self._file_count > MAX_FILES,
         )
-        self._fields = []
+        self._fields.clear()
         if self._actions:
-            self._reset()
+            self._actions.clear()
+            self._files.clear()
+            self._file_count = self._additions = self._deletions = 0
         return commit
 
     def _name(self, raw: bytes, charset: str) -> str:
         """The same few people wrote most of a history."""
-        known = self._names.get((raw, charset))
+        if charset:
+            return _text(raw[:MAX_NAME], charset)
+        known = self._names.get(raw)
         if known is None:
             if len(self._names) >= NAMES_KNOWN:
                 self._names.clear()
-            known = self._names[raw, charset] = _text(raw[:MAX_NAME], charset)
+            known = self._names[raw] = _text(raw[:MAX_NAME], charset)
         return known
 
 

@@ -44,7 +44,7 @@ class CommitOptions:
     """A commit that cannot be read is told of and left out; else it ends the reading."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GitlabCommit(GitCommit):
     web_url: str = ""
 

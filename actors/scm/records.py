@@ -86,9 +86,12 @@ class FileChange(NamedTuple):
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GitCommit:
-    """One commit. Stats and files of a merge are those against its first parent; None where not asked for."""
+    """One commit. Stats and files of a merge are those against its first parent; None where not asked for.
+
+    Nobody changes one. It is not frozen, which would take three times as long to make.
+    """
 
     sha: str
     parents: tuple[str, ...]
