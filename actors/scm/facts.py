@@ -17,6 +17,7 @@ Fact = dict[str, Any]
 _UNFIT: Final = re.compile("[\x00\ud800-\udfff]")
 # as JSON writes them, and the halves of signs beyond 16 bits; a fact without any is not looked through
 _SUSPECT: Final = re.compile(r"\\u(0000|d[89a-f])")
+NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 REPLACEMENT: Final = "\ufffd"
 _encoded: Final = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 PART_BYTES: Final = 2 << 20
@@ -79,28 +80,33 @@ def svn_fact(
 
 def git_fact(record: GitCommit, patch: Fact | None, diff: Diff | None, large_bytes: int = DIFF_BYTES) -> Fact:
     bulk = bulk_by_size(record.bulk, diff, large_bytes)
+    authored, when = record.authored_at, record.ts
+    told = iso(authored)
     meta: Fact = {
         "committer_name": record.committer_name,
         "committer_email": record.committer_email,
-        "authored_date": iso(record.authored_at),
+        "authored_date": told,
         "parent_ids": list(record.parents),
         "web_url": getattr(record, "web_url", ""),
     }
-    if record.stats is not None:
-        meta["stats"] = record.stats
+    if (stats := record.stats) is not None:
+        meta["stats"] = stats
     if record.files:
-        meta |= {"files": [file.as_json() for file in record.files], "file_count": record.file_count}
+        meta["files"] = [file.as_json() for file in record.files]
+        meta["file_count"] = record.file_count
     if record.cut:
         meta["cut"] = True
+    if diff is not None:
+        meta |= _degraded(diff)
     return {
         "sha": record.sha,
         "author_name": record.author_name,
         "author_email": record.author_email,
-        "ts": iso(record.ts or datetime(1970, 1, 1, tzinfo=UTC)),
+        "ts": told if told and when == authored else iso(when or NO_TIME),
         "message": record.message,
         "is_bulk": bulk.is_bulk,
         "bulk_reason": bulk.reason,
-        "meta": meta | _degraded(diff),
+        "meta": meta,
         "patch": patch,
     }
 
@@ -121,4 +127,4 @@ def iso(moment: datetime | None) -> str | None:
     if moment is None:
         return None
     in_utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
-    return in_utc.isoformat().replace("+00:00", "Z")
+    return in_utc.isoformat()[: -len("+00:00")] + "Z"
