@@ -14,7 +14,7 @@ the run's statistics, and the sync goes on behind them.
 
 import json
 import random
-from collections.abc import Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,21 +27,19 @@ from actors.scm.config import for_task, sync_config
 from actors.scm.diffs import Diff
 from actors.scm.facts import Fact
 from actors.scm.gitlab_answer import BadAnswer
+from actors.scm.keeping import keep
 from actors.scm.process import Programs
 from actors.scm.records import Batch, SourceFailed, Unreadable
 from actors.scm.scratch import scratch_under
 from actors.scm.sources import SOURCES, Source, Task
 from actors.scm.writing import Part, RecordRefused, Writer
 from supervisor import Cancel, Claim, Done, Outcome, Retry, Tools
-from supervisor.artifacts import ArtifactError, ArtifactExists, Artifacts, Overwrite
+from supervisor.artifacts import ArtifactError
 from supervisor.asking import ask
-from supervisor.errors import BadSettings, first_of
+from supervisor.errors import BadSettings
 from supervisor.store import Record
 
 PAUSE_SECONDS: Final = 0.1
-LARGE_PUTS: Final = 8
-LARGE_BYTES: Final = 1 << 16
-"""A diff up to here is read without a thread, which would take longer than the reading."""
 
 
 async def handle(claim: Claim, tools: Tools) -> Outcome:
@@ -157,43 +155,20 @@ class Sync:
         if not batch.diffs or source.key is None or artifacts is None:
             return {}
         keys = {source.name(record): source.key(self._task.repo_id, record) for record in batch.records}
+        diffs = [(keys[diff.of], diff) for diff in batch.diffs if not diff.degraded]
         patches: dict[str, Fact] = {}
-        small, large = anyio.CapacityLimiter(artifacts.at_once), anyio.CapacityLimiter(LARGE_PUTS)
-
-        async def store(diff: Diff) -> None:
-            async with large if diff.size > LARGE_BYTES else small:
-                try:
-                    patches[diff.of] = facts.patch_of(await self._put(artifacts, keys[diff.of], diff), diff)
-                except ArtifactError as error:
-                    await self._tolerate(diff, error)
-
-        await _all(store, [diff for diff in batch.diffs if not diff.degraded])
+        async with aclosing(keep(artifacts, diffs, self._task.config.diff_limit_bytes)) as kept:
+            async for diff, answer in kept:
+                if isinstance(answer, ArtifactError):
+                    await self._tolerate(diff, answer)
+                else:
+                    patches[diff.of] = facts.patch_of(answer, diff)
         return patches
-
-    async def _put(self, artifacts: Artifacts, key: str, diff: Diff) -> str:
-        """The key it is under. Another diff of the same name stays: evidence is never written over."""
-        content = diff.read() if diff.size <= LARGE_BYTES else await to_thread.run_sync(diff.read)
-        wanted = {"expected_sha256": diff.sha256, "limit": self._task.config.diff_limit_bytes}
-        try:
-            await artifacts.put(key, content, overwrite=Overwrite.SAME, **wanted)  # type: ignore[arg-type]
-        except ArtifactExists:
-            key = key.removesuffix(".diff") + f"-{(diff.sha256 or '')[:12]}.diff"
-            await artifacts.put(key, content, overwrite=Overwrite.SAME, **wanted)  # type: ignore[arg-type]
-        return key
 
     async def _tolerate(self, diff: Diff, error: ArtifactError) -> None:
         if not self._task.tolerant:
             raise error
         await self._writer.note(Unreadable(f"diff of {diff.of}", "artifact_error", str(error)))
-
-
-async def _all(work: Any, items: Sequence[Any]) -> None:
-    try:
-        async with anyio.create_task_group() as group:
-            for item in items:
-                group.start_soon(work, item)
-    except ExceptionGroup as errors:
-        raise first_of(errors) from None
 
 
 def _roll() -> float:

@@ -20,7 +20,7 @@ only what no row names any more.
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -42,6 +42,7 @@ from supervisor.artifacts.errors import (
     TooLarge,
 )
 from supervisor.artifacts.key import key_in
+from supervisor.artifacts.parallel import side_by_side
 from supervisor.artifacts.reading import reported
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "InvalidKey",
     "NoSpace",
     "Overwrite",
+    "Put",
     "QuotaExceeded",
     "StoreFailed",
     "TooLarge",
@@ -84,6 +86,15 @@ class Artifact:
     size: int
     sha256: str
     uri: str
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """One of several, all of it in memory."""
+
+    key: str
+    content: bytes
+    expected_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +129,20 @@ class Artifacts(ABC):
         limit: int | None = None,
     ) -> Artifact:
         """Store it. `limit` replaces the store's own bound of a file's size."""
+
+    async def put_all(
+        self, puts: Sequence[Put], *, overwrite: Overwrite = Overwrite.REFUSE, limit: int | None = None
+    ) -> list[Artifact | ArtifactError]:
+        """Store each as `put` would, side by side; in their order what was stored, or why it was not."""
+
+        async def one(put: Put) -> Artifact | ArtifactError:
+            wanted = {"expected_sha256": put.expected_sha256, "overwrite": overwrite, "limit": limit}
+            try:
+                return await self.put(put.key, put.content, **wanted)  # type: ignore[arg-type]
+            except ArtifactError as error:
+                return error
+
+        return await side_by_side(puts, one, self.at_once)
 
     @abstractmethod
     def open(

@@ -41,6 +41,12 @@ class Wanted:
     def answered(self) -> bool:
         return self.sha256 is not None or self.error is not None
 
+    def answer(self) -> str:
+        if self.error is not None:
+            raise self.error
+        assert self.sha256 is not None  # noqa: S101  there is an answer
+        return self.sha256
+
     @contextmanager
     def answering(self) -> Iterator[None]:
         try:
@@ -56,19 +62,18 @@ class Group:
         self._over: anyio.Event | None = None
         """The end of what somebody does now."""
 
-    async def put(self, wanted: Wanted) -> str:
+    async def put(self, *some: Wanted) -> None:
+        """All of them have an answer."""
         # as with a thread of one's own, what was begun comes to its end before the caller goes on
         with anyio.CancelScope(shield=True):
-            if len(wanted.content) > SMALL_BYTES:
-                await run_sync(self._take, [wanted])
-            else:
-                self._waiting.append(wanted)
+            small = [wanted for wanted in some if len(wanted.content) <= SMALL_BYTES]
+            self._waiting.extend(small)
+            for wanted in some:
+                if len(wanted.content) > SMALL_BYTES:
+                    await run_sync(self._take, [wanted])
+            for wanted in small:
                 while not wanted.answered:
                     await self._turn()
-        if wanted.error is not None:
-            raise wanted.error
-        assert wanted.sha256 is not None  # noqa: S101  there is an answer
-        return wanted.sha256
 
     async def _turn(self) -> None:
         """One group is taken, by this put or by another."""

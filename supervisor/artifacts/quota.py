@@ -23,6 +23,10 @@ class Quota:
         self._fresh_seconds = FRESH_SECONDS
         self._lock = anyio.Lock()
 
+    @property
+    def bounded(self) -> bool:
+        return self._limit is not None
+
     @asynccontextmanager
     async def room(self, key: str, size: int) -> AsyncIterator[None]:
         """Room for that many bytes more, given back when they were not stored; or QuotaExceeded."""

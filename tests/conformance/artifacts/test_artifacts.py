@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from supervisor.artifacts import (
     MAX_FILE_SIZE,
+    Artifact,
     ArtifactExists,
     ArtifactMissing,
     Artifacts,
@@ -21,6 +22,7 @@ from supervisor.artifacts import (
     Elsewhere,
     InvalidKey,
     Overwrite,
+    Put,
     QuotaExceeded,
     TooLarge,
 )
@@ -63,6 +65,52 @@ async def test_content_comes_as_bytes_pieces_or_a_file(artifacts: Artifacts) -> 
     ]
     assert {one.sha256 for one in stored} == {sha256(b"onetwo")}
     assert [await artifacts.get(key) for key in "abc"] == [b"onetwo"] * 3
+
+
+async def test_several_at_once_have_an_answer_each(make: Make) -> None:
+    artifacts = make(allowed_prefixes=["scm/"])
+    await artifacts.put("scm/taken", b"before")
+    puts = [
+        Put("scm/1", b"one", sha256(b"one")),
+        Put("scm/taken", b"after"),
+        Put("scm/2", b"two", sha256(b"another")),
+        Put("scm/../3", b"three"),
+        Put("elsewhere", b"four"),
+        Put("scm/long", b"x" * 101),
+        Put("scm/6", b""),
+    ]
+    first, taken, wrong, outside, elsewhere, long, last = await artifacts.put_all(puts, limit=100)
+    assert (first, last) == (
+        Artifact("scm/1", 3, sha256(b"one"), await artifacts.uri("scm/1")),
+        Artifact("scm/6", 0, sha256(b""), await artifacts.uri("scm/6")),
+    )
+    assert [type(one) for one in (taken, wrong, outside, elsewhere, long)] == [
+        ArtifactExists,
+        ChecksumMismatch,
+        InvalidKey,
+        InvalidKey,
+        TooLarge,
+    ]
+    assert await keys(artifacts) == {"scm/1", "scm/6", "scm/taken"}
+    assert await artifacts.get("scm/taken") == b"before"
+    assert await artifacts.put_all([]) == []
+
+
+async def test_several_at_once_find_the_same_or_replace(artifacts: Artifacts) -> None:
+    before = [Put(f"a/{number}", b"%d" % number) for number in range(20)]
+    stored = await artifacts.put_all(before)
+    assert await artifacts.put_all(before, overwrite=Overwrite.SAME) == stored
+    after = [Put(put.key, b"new " + put.content) for put in before]
+    refused = await artifacts.put_all(after, overwrite=Overwrite.SAME)
+    assert {type(one) for one in refused} == {ArtifactExists}
+    assert len(await artifacts.put_all(after, overwrite=Overwrite.REPLACE)) == 20
+    assert [await artifacts.get(put.key) for put in after] == [put.content for put in after]
+
+
+async def test_several_at_once_within_the_quota(make: Make) -> None:
+    artifacts = make(quota_bytes=10)
+    answers = await artifacts.put_all([Put(f"a/{number}", b"1234") for number in range(4)])
+    assert sorted(type(one).__name__ for one in answers) == ["Artifact"] * 2 + ["QuotaExceeded"] * 2
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,12 @@ import pytest
 
 from supervisor.artifacts import (
     AccessDenied,
+    Artifact,
     ArtifactExists,
     ChecksumMismatch,
     NoSpace,
     Overwrite,
+    Put,
     StoreFailed,
 )
 from supervisor.artifacts.group import SMALL_BYTES, TOGETHER
@@ -50,6 +52,18 @@ async def test_more_than_go_together_are_all_there(artifacts: LocalArtifacts) ->
     contents = {f"a/{n % 3}/{n}": b"%d" % n * (n % 50) for n in range(2 * TOGETHER + 7)}
     contents["a/large"] = b"x" * (SMALL_BYTES + 1)
     assert set((await put_all(artifacts, contents)).values()) == {None}
+    for key, content in contents.items():
+        assert await artifacts.get(key) == content
+    assert list((artifacts._tree.root / "tmp").iterdir()) == []
+
+
+async def test_those_given_together_are_all_there(artifacts: LocalArtifacts) -> None:
+    contents = {f"a/{n % 3}/{n}": b"%d" % n * (n % 50) for n in range(TOGETHER + 7)}
+    contents["a/large"] = b"x" * (SMALL_BYTES + 1)
+    answers = await artifacts.put_all([Put(key, content) for key, content in contents.items()])
+    assert [(one.key, one.size) for one in answers if isinstance(one, Artifact)] == [
+        (key, len(content)) for key, content in contents.items()
+    ]
     for key, content in contents.items():
         assert await artifacts.get(key) == content
     assert list((artifacts._tree.root / "tmp").iterdir()) == []

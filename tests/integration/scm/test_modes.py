@@ -1,7 +1,7 @@
 """Strict and best_effort over single records that are wrong, bulk by the size of a diff, and the pause."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from actors.scm.svn_batches import SvnStart, svn_batches
 from actors.scm.svn_log import BadLog, SvnLogParser
 from actors.scm.writing import split
 from supervisor import Cancel, Done
-from supervisor.artifacts import ArtifactError
+from supervisor.artifacts import Artifact, ArtifactError, Put
 from supervisor.clock import boottime
 from supervisor.errors import BadSettings
 from tests.integration.scm.ledger import Ledger
@@ -96,15 +96,15 @@ async def test_a_diff_that_cannot_be_stored(
     """R001-155: the record is stored without it."""
     await add(ledger, "git", f"file://{repository}")
     async with syncing(ledger, tmp_path, monkeypatch, **GIT, mode="best_effort") as syncs:
-        put = syncs.artifacts.put
+        put_all = syncs.artifacts.put_all
         sha = git_server.git(repository, "rev-parse", "main").decode().strip()
 
-        async def refused(key: str, *given: Any, **more: Any) -> Any:
-            if sha in key:
-                raise ArtifactError(what="no room for it")
-            return await put(key, *given, **more)
+        async def refused(puts: Sequence[Put], **more: Any) -> list[Artifact | ArtifactError]:
+            answers = await put_all(puts, **more)
+            refusal = ArtifactError(what="no room for it")
+            return [refusal if sha in put.key else one for put, one in zip(puts, answers, strict=True)]
 
-        monkeypatch.setattr(syncs.artifacts, "put", refused)
+        monkeypatch.setattr(syncs.artifacts, "put_all", refused)
         row = await syncs.run()
     assert [one["code"] for one in row["error_json"]["failures"]] == ["artifact_error"]
     assert (await ledger.count("scm.git_commits"), await ledger.count("scm.patch_blobs")) == (35, 34)
