@@ -163,7 +163,9 @@ async def test_an_address_is_an_artifact_key(ledger: Ledger, uri: str) -> None:
         ("source_id", "99:1"),
         ("source_id", "svn:1:1"),
         ("sha256", "a" * 63),
+        ("sha256", "a" * 65),
         ("sha256", "A" * 64),
+        ("sha256", "a" * 63 + "\n"),
         ("format", "patch"),
         ("meta_json", "{}"),
         ("meta_json", '{"evidence_uri": "memory://patch_blobs/svn/1:2/x"}'),
@@ -220,6 +222,27 @@ async def test_a_value_that_has_no_meaning_is_refused(ledger: Ledger, statement:
     assert await ledger.repo() == 1
     with pytest.raises(asyncpg.CheckViolationError):
         await ledger.admin.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a" * 39, "a" * 41, "a" * 63, "a" * 65, "A" * 40, "g" * 40, "a" * 39 + "\n", "\n" + "a" * 39]
+)
+async def test_names_of_commits_are_whole_and_in_digits(ledger: Ledger, name: str) -> None:
+    """R001-024, R001-066: of either length, and nothing else."""
+    repo = await ledger.repo("r", "git")
+    commit = "INSERT INTO scm.git_commits (repo_id, commit_sha, ts, run_id) VALUES ($1, $2, now(), 'r')"
+    patch = (
+        "INSERT INTO scm.patch_blobs (source_type, source_id, repo_id, uri, sha256, size_bytes, meta_json) "
+        "VALUES ('git', $2::text, $1, 'scm/1', $3::text, 1, jsonb_build_object('evidence_uri', "
+        "'memory://patch_blobs/git/' || $2::text || '/' || $3::text))"
+    )
+    for right in ("0123456789abcdef" * 4, "0123456789" * 4):
+        await ledger.admin.execute(commit, repo, right)
+        await ledger.admin.execute(patch, repo, f"{repo}:{right}", "a" * 64)
+    with pytest.raises(asyncpg.CheckViolationError, match="commit_sha"):
+        await ledger.admin.execute(commit, repo, name)
+    with pytest.raises(asyncpg.CheckViolationError, match="patch_source"):
+        await ledger.admin.execute(patch, repo, f"{repo}:{name}", "a" * 64)
 
 
 async def test_names_of_sources_cannot_be_written(ledger: Ledger) -> None:
