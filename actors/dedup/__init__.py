@@ -49,7 +49,6 @@ THUMBNAILS: Final = Actor(
     equip=thumbnail.equip,
     lease=leases.THUMBNAILS,
     slots=thumbnail.SLOTS,
-    ahead=thumbnail.SLOTS,
     fits=policy.has_libraries,
 )
 CLEANUP: Final = Actor(NAME, cleanup.handle, lease=leases.CLEANUP, slots=1)

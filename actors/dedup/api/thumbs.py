@@ -10,7 +10,7 @@ from actors.dedup.api.cursors import parse_cleanup_key
 from actors.dedup.api.models import ACTOR, Body, Dimension, RowId
 from actors.dedup.api.refusals import Route, documented
 from actors.dedup.api.thumb_content import content_answer
-from actors.dedup.thumbnail import thumbs_dir
+from actors.dedup.canvas import thumbs_dir
 from supervisor.api.view import ReplicaView
 from supervisor.errors import Conflict, NotFound
 from supervisor.store import Record
