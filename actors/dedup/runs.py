@@ -11,8 +11,8 @@ from typing import Final
 
 import anyio
 
+from actors.dedup import jobs_here
 from actors.dedup.orders import Step, check, faults, steps
-from actors.dedup.waiting import pause_seconds
 from supervisor import Cancel, Claim, Done, Outcome, Retry, Tools
 from supervisor.asking import ask
 from supervisor.clock import boottime, jitter
@@ -120,7 +120,7 @@ class Run:
             if moved or boottime() >= speak_at:
                 share, status, speak_at = job["progress"], job["status"], boottime() + SPEAK_SECONDS
                 await self._say(f"{_title(step)}: {_standing(job)}")
-            await anyio.sleep(pause_seconds(boottime() - began))
+            await jobs_here.pause(job["id"], boottime() - began)
 
     def _count(self, step: Step, job: Record) -> None:
         self._add(_COUNTED[step.kind], job["items"])

@@ -4,7 +4,8 @@ from typing import Final
 
 import anyio
 
-from actors.dedup.waiting import until_none
+from actors.dedup.jobs_here import at_work
+from actors.dedup.waiting import until_counted_out
 from supervisor import Claim, Done, Outcome, Tools
 from supervisor.asking import ask, ask_one
 from supervisor.clock import jitter
@@ -15,8 +16,9 @@ FULL_SECONDS: Final = 1.0
 
 async def handle(claim: Claim, tools: Tools) -> Outcome:
     job = ThumbnailJob(claim, tools)
-    await job.request()
-    await until_none(job.some_left, job.report)
+    with at_work(claim.key):
+        await job.request()
+        await until_counted_out(job.count_left)
     return Done({"progress": 1.0})
 
 
@@ -26,21 +28,23 @@ class ThumbnailJob:
         self._token = (claim.key, claim.claim_id)
         self._store = tools.place.store
         self._progress = tools.progress
+        self._total: int | None = None
 
     async def request(self) -> None:
         after = 0
         while after is not None:
             (part,) = await ask(self._store, "request_thumbnails", *self._token, after, WINDOW)
-            after = part["last_id"]
+            after, self._total = part["last_id"], None
             if part["is_full"]:
-                await self.report()
+                await self.count_left()
                 await anyio.sleep(jitter(FULL_SECONDS))
 
-    async def some_left(self) -> bool:
-        return bool(await ask_one(self._store, "find_thumbnails_left", self._library))
-
-    async def report(self) -> None:
-        total: int = await ask_one(self._store, "read_job_total", self._id) or 0
+    async def count_left(self) -> int:
+        """And tell how far it is, with the next beat."""
+        if self._total is None:
+            self._total = await ask_one(self._store, "read_job_total", self._id) or 0
         left: int = await ask_one(self._store, "count_thumbnails_left", self._library) or 0
-        done = max(0, total - left)
-        self._progress(processed_items=done, progress=min(0.99, done / total) if total else 0.0)
+        done = max(0, self._total - left)
+        share = min(0.99, done / self._total) if self._total else 0.0
+        self._progress(processed_items=done, progress=share)
+        return left

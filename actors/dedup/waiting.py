@@ -1,4 +1,7 @@
-"""Waiting for rows that others work on: a look that is cheap, and now and then a count for the progress."""
+"""Waiting for rows that others work on: a look that is cheap, and now and then a count for the progress.
+
+Where the count is cheap, too, it alone is enough: how fast it falls tells when the end is near.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -12,6 +15,8 @@ LONGEST_SECONDS: Final = 1.0
 LATE_SHARE: Final = 0.02
 SOON_SECONDS: Final = 0.1
 COUNT_SECONDS: Final = 5.0
+COUNT_SHARE: Final = 0.1
+"""Of the time of a wait, the most that counting may take."""
 
 
 def pause_seconds(waited: float) -> float:
@@ -28,3 +33,24 @@ async def until_none(left: Callable[[], Awaitable[bool]], count: Callable[[], Aw
             await count()
             count_at = boottime() + COUNT_SECONDS
         await anyio.sleep(pause_seconds(boottime() - began))
+
+
+def count_again_seconds(waited: float, done: int, left: int, took: float) -> float:
+    """Until half of what is left should be done: seldom while that is much, and often as the end comes."""
+    pause = pause_seconds(waited)
+    if done > 0:
+        remaining = waited * left / done
+        longest = COUNT_SECONDS if remaining > 4 * COUNT_SECONDS else LONGEST_SECONDS
+        pause = jitter(min(longest, max(FIRST_SECONDS, remaining / 2)))
+    return max(pause, took / COUNT_SHARE)
+
+
+async def until_counted_out(count: Callable[[], Awaitable[int]]) -> None:
+    """Returns when `count` says that nothing is left."""
+    began = asked = boottime()
+    first = left = await count()
+    while left:
+        now = boottime()
+        await anyio.sleep(count_again_seconds(now - began, first - left, left, now - asked))
+        asked = boottime()
+        left = await count()

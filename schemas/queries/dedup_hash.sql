@@ -20,15 +20,8 @@ SELECT b.id, b.library_id, b.root_path, b.relative_path, b.size_bytes, b.mtime_n
 SELECT dedup.record_hashes($1::bigint, $2::uuid, $3::text, $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[],
        $9::bytea[], $10::text[]);
 
--- name: find_thumbnails_left
--- is a thumbnail of a library still to be made; the first row found answers
-SELECT EXISTS (SELECT FROM dedup.thumbnails AS t JOIN dedup.library_files AS f ON f.id = t.file_id
-                WHERE t.status = 'pending' AND f.library_id = $1::bigint)
-    OR EXISTS (SELECT FROM dedup.thumbnails AS t JOIN dedup.library_files AS f ON f.id = t.file_id
-                WHERE t.status = 'running' AND f.library_id = $1::bigint);
-
 -- name: count_thumbnails_left
--- how many of them
+-- how many thumbnails of a library are still to be made
 SELECT count(*) FROM dedup.thumbnails AS t JOIN dedup.library_files AS f ON f.id = t.file_id
  WHERE t.status IN ('pending', 'running') AND f.library_id = $1::bigint;
 
