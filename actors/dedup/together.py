@@ -68,6 +68,8 @@ class Together(Generic[Q, A]):
         while True:
             await self._until_ready()
             waiting, self._waiting = self._waiting, {}
+            if not waiting:  # all of them were cancelled
+                continue
             answers: Sequence[A | Exception]
             try:
                 # those who wait for its end, cancelled or not, are told of it

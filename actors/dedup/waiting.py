@@ -15,8 +15,6 @@ LONGEST_SECONDS: Final = 1.0
 LATE_SHARE: Final = 0.02
 SOON_SECONDS: Final = 0.1
 COUNT_SECONDS: Final = 5.0
-COUNT_SHARE: Final = 0.1
-"""Of the time of a wait, the most that counting may take."""
 
 
 def pause_seconds(waited: float) -> float:
@@ -36,13 +34,16 @@ async def until_none(left: Callable[[], Awaitable[bool]], count: Callable[[], Aw
 
 
 def count_again_seconds(waited: float, done: int, left: int, took: float) -> float:
-    """Until half of what is left should be done: seldom while that is much, and often as the end comes."""
+    """Until a quarter of what is left should be done: seldom while that is much, and often as the end comes.
+
+    To count for as long as to wait is enough in any case.
+    """
     pause = pause_seconds(waited)
     if done > 0:
         remaining = waited * left / done
         longest = COUNT_SECONDS if remaining > 4 * COUNT_SECONDS else LONGEST_SECONDS
-        pause = jitter(min(longest, max(FIRST_SECONDS, remaining / 2)))
-    return max(pause, took / COUNT_SHARE)
+        pause = jitter(min(longest, max(FIRST_SECONDS, remaining / 4)))
+    return max(pause, took)
 
 
 async def until_counted_out(count: Callable[[], Awaitable[int]]) -> None:
