@@ -40,6 +40,7 @@ class Studio:
         self._place = place
         self._making = 0
         self.chambers = chambers
+        self.turns = anyio.Semaphore(chambers.size)
         self.budget = IoBudget(place.store)
         # a question to the database has no end while it does not answer: nobody who must stop waits for it
         self.sources = Together(self._read, must_end=False)
@@ -102,15 +103,17 @@ async def _made(studio: Studio, claim: Claim, source: Record, tools: Tools) -> R
     wanted = claim.payload
     canvas = await studio.easels.ask((claim, source))
     try:
+        # the deadline bounds the making: it is asked for when the waiting is over
         with studio.making():
-            made = await render(
-                studio.chambers,
-                canvas.source,
-                canvas.output,
-                wanted["format"],
-                wanted["max_dimension"],
-                tools.stop_deadline(),
-            )
+            async with studio.turns:
+                made = await render(
+                    studio.chambers,
+                    canvas.source,
+                    canvas.output,
+                    wanted["format"],
+                    wanted["max_dimension"],
+                    tools.stop_deadline(),
+                )
         await studio.gallery.ask(canvas)
         return made
     finally:

@@ -1,4 +1,4 @@
-"""What several handlers ask at once is one call; each gets its own answer, one that is cancelled leaves none."""
+"""What several handlers ask at once is one call; each gets its own answer, a cancelled one leaves none."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager

@@ -14,7 +14,7 @@ from actors.dedup.waiting import (
     until_counted_out,
 )
 
-JITTER = 1.3
+JITTER = 1.5
 
 
 @pytest.mark.parametrize(
