@@ -176,6 +176,27 @@ async def test_no_call_reads_the_history(full: World) -> None:
     assert expensive == {}
 
 
+async def test_what_one_worker_holds_is_not_sought_among_what_all_hold(world: World) -> None:
+    """After a quiet hour every index of live runs is empty by the statistics, and one as good as another."""
+    await fill(world, "work", 1_000_000)
+    await world.admin.sql("VACUUM ANALYZE supervisor.job_run")
+    await world.unguarded(
+        "INSERT INTO supervisor.job_run (id, root_id, job_definition_id, domain, payload, max_attempts, "
+        "state, assigned_worker_id, claim_id, assigned_epoch, assigned_at) "
+        "SELECT n, n, d.id, 'command', '{}', 3, 'ASSIGNED', 'other', gen_random_uuid(), 1, now() "
+        "FROM supervisor.job_definition d, generate_series(3000000, 3002000) n WHERE d.name = 'work'"
+    )
+    scene = Scene(world, [await world.run()], [await world.running("w1")], await world.assigned("w1"))
+    expensive = {}
+    for name in ("assigned", "start", "beat", "assign", "finish"):
+        before = await reads(world, world.control, world.worker, world.admin)
+        await CALLS[name](scene)
+        after = await reads(world, world.control, world.worker)
+        if (entries := after[1] - before[1]) > ENTRIES:
+            expensive[name] = entries
+    assert expensive == {}
+
+
 async def test_switched_off_plans_are_not_compiled(world: World) -> None:
     """Before PostgreSQL 18 a switched-off plan costs so much that JIT compiles each call, for seconds."""
     rows = await world.admin.sql(

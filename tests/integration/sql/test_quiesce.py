@@ -180,7 +180,7 @@ async def test_a_slot_is_free_when_its_worker_was_silent(world: World) -> None:
 
 async def test_without_the_quiesce_a_slot_is_given_twice(world: World) -> None:
     """H38: the guard taken out."""
-    await world.without_guard("assign", "coalesce(o.taken, 0) + coalesce(g.taken, 0)", "coalesce(o.taken, 0)")
+    await world.without_guard("assign", "c.live + c.lingering", "c.live")
     await world.job("single", concurrency=1, max_attempts=1)
     await ended_by_the_leader(world, "cancel", "single")
     run = await world.run("single")
