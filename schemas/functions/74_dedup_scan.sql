@@ -52,6 +52,9 @@ DECLARE
     fresh   bigint;
     taken   bigint;
     bound   text;
+    seen    bigint := cardinality(p_paths);
+    is_as_known boolean;
+    is_unknown  boolean;
 BEGIN
     SELECT s.* INTO session FROM dedup.scan_sessions s WHERE s.id = p_session AND s.job_id = p_job FOR UPDATE;
     IF session.id IS NULL OR session.status <> 'running' OR session.batches NOT IN (p_batch, p_batch - 1) THEN
@@ -71,44 +74,65 @@ BEGIN
             HINT = 'is its disk mounted? allow_empty takes it as it is';
     END IF;
 
-    -- where many more stand in the table than were found, a part of the stretch: a call is never longer than a statement may be
-    SELECT f.relative_path INTO bound FROM dedup.library_files f
-     WHERE f.library_id = job.library_id AND f.relative_path > p_after COLLATE "C"
-       AND (p_final OR f.relative_path <= p_upto COLLATE "C")
-     ORDER BY f.relative_path OFFSET cardinality(p_paths) + 5000 LIMIT 1;
-
-    WITH given AS MATERIALIZED (
-        SELECT * FROM unnest(p_paths, p_sizes, p_mtimes, p_inodes, p_devices) AS g (path, size, mtime, inode, device)
-         WHERE g.path > p_after COLLATE "C" AND (bound IS NULL OR g.path <= bound COLLATE "C")
-    ), known AS MATERIALIZED (
-        SELECT f.id, f.relative_path, f.size_bytes, f.mtime_ns, f.inode, f.device, f.is_missing,
-               -- leave was given to move it, and whoever has it may not have moved it yet
-               f.is_missing AND f.trashed_by IS NOT NULL AND (f.trashed_at > clock_timestamp() - interval '10 minutes'
-                   OR EXISTS (SELECT FROM dedup.jobs d WHERE d.id = f.trashed_by AND d.status IN ('pending', 'running', 'retryable')))
-                   AS is_leaving
-          FROM dedup.library_files f
+    -- The two common stretches are told apart without a join: nothing stands there yet, or exactly what was found. One row more than
+    -- was found is enough to see that neither holds.
+    SELECT array_agg(k.relative_path::text) IS NOT DISTINCT FROM nullif(p_paths, '{}')
+           AND array_agg(k.size_bytes) IS NOT DISTINCT FROM nullif(p_sizes, '{}')
+           AND array_agg(k.mtime_ns) IS NOT DISTINCT FROM nullif(p_mtimes, '{}')
+           AND array_agg(k.inode) IS NOT DISTINCT FROM nullif(p_inodes, '{}')
+           AND array_agg(k.device) IS NOT DISTINCT FROM nullif(p_devices, '{}'), count(*) = 0
+      INTO is_as_known, is_unknown
+      FROM (SELECT f.relative_path, f.size_bytes, f.mtime_ns, f.inode, f.device FROM dedup.library_files f
+             WHERE f.library_id = job.library_id AND NOT f.is_missing AND f.relative_path > p_after COLLATE "C"
+               AND (p_final OR f.relative_path <= p_upto COLLATE "C")
+             ORDER BY f.relative_path LIMIT seen + 1) AS k;
+    is_unknown := is_unknown AND NOT EXISTS (SELECT FROM dedup.library_files f
          WHERE f.library_id = job.library_id AND f.relative_path > p_after COLLATE "C"
-           AND CASE WHEN bound IS NOT NULL THEN f.relative_path <= bound COLLATE "C"
-                    ELSE p_final OR f.relative_path <= p_upto COLLATE "C" END
-    ), compared AS MATERIALIZED (
-        SELECT k.id, g.path, g.size, g.mtime, g.inode, g.device, k.is_missing, k.relative_path,
-               (k.size_bytes, k.mtime_ns, k.inode) IS DISTINCT FROM (g.size, g.mtime, g.inode) AS is_other,
-               k.id IS NOT NULL AND g.path IS NOT NULL AND NOT k.is_leaving AND (k.is_missing
-                   OR (k.size_bytes, k.mtime_ns, k.inode, k.device) IS DISTINCT FROM (g.size, g.mtime, g.inode, g.device)) AS is_altered
-          FROM given AS g FULL JOIN known AS k ON k.relative_path = g.path COLLATE "C"
-    )
-    SELECT array_agg(c.id) FILTER (WHERE c.path IS NULL AND NOT c.is_missing
-               -- unknown is the path itself, or one of the directories above it
-               AND (cardinality(p_unknown) = 0 OR NOT (c.relative_path = ANY (p_unknown) OR EXISTS (
-                   SELECT FROM generate_series(1, cardinality(string_to_array(c.relative_path, '/')) - 1) AS n
-                    WHERE array_to_string((string_to_array(c.relative_path, '/'))[1:n], '/') || '/' = ANY (p_unknown))))),
-           array_agg(c.id) FILTER (WHERE c.is_altered), array_agg(c.size) FILTER (WHERE c.is_altered),
-           array_agg(c.mtime) FILTER (WHERE c.is_altered), array_agg(c.inode) FILTER (WHERE c.is_altered),
-           array_agg(c.device) FILTER (WHERE c.is_altered), array_agg(c.is_other) FILTER (WHERE c.is_altered),
-           count(*) FILTER (WHERE c.is_altered AND (c.is_missing OR c.is_other)),
-           count(*) FILTER (WHERE c.id IS NULL), count(c.path)
-      INTO gone, altered, sizes, mtimes, inodes, devices, others, changed, fresh, taken
-      FROM compared AS c;
+           AND (p_final OR f.relative_path <= p_upto COLLATE "C"));
+    IF is_as_known OR is_unknown THEN
+        changed := 0;
+        fresh := CASE WHEN is_unknown THEN seen ELSE 0 END;
+        taken := seen;
+    ELSE
+        -- where many more stand in the table than were found, a part of the stretch: a call is never longer than a statement may be
+        SELECT f.relative_path INTO bound FROM dedup.library_files f
+         WHERE f.library_id = job.library_id AND f.relative_path > p_after COLLATE "C"
+           AND (p_final OR f.relative_path <= p_upto COLLATE "C")
+         ORDER BY f.relative_path OFFSET seen + 5000 LIMIT 1;
+
+        WITH given AS MATERIALIZED (
+            SELECT * FROM unnest(p_paths, p_sizes, p_mtimes, p_inodes, p_devices) AS g (path, size, mtime, inode, device)
+             WHERE g.path > p_after COLLATE "C" AND (bound IS NULL OR g.path <= bound COLLATE "C")
+        ), known AS MATERIALIZED (
+            SELECT f.id, f.relative_path, f.size_bytes, f.mtime_ns, f.inode, f.device, f.is_missing,
+                   -- leave was given to move it, and whoever has it may not have moved it yet
+                   f.is_missing AND f.trashed_by IS NOT NULL AND (f.trashed_at > clock_timestamp() - interval '10 minutes'
+                       OR EXISTS (SELECT FROM dedup.jobs d WHERE d.id = f.trashed_by AND d.status IN ('pending', 'running', 'retryable')))
+                       AS is_leaving
+              FROM dedup.library_files f
+             WHERE f.library_id = job.library_id AND f.relative_path > p_after COLLATE "C"
+               AND CASE WHEN bound IS NOT NULL THEN f.relative_path <= bound COLLATE "C"
+                        ELSE p_final OR f.relative_path <= p_upto COLLATE "C" END
+        ), compared AS MATERIALIZED (
+            SELECT k.id, g.path, g.size, g.mtime, g.inode, g.device, k.is_missing, k.relative_path,
+                   (k.size_bytes, k.mtime_ns, k.inode) IS DISTINCT FROM (g.size, g.mtime, g.inode) AS is_other,
+                   k.id IS NOT NULL AND g.path IS NOT NULL AND NOT k.is_leaving AND (k.is_missing
+                       OR (k.size_bytes, k.mtime_ns, k.inode, k.device) IS DISTINCT FROM (g.size, g.mtime, g.inode, g.device)) AS is_altered
+              FROM given AS g FULL JOIN known AS k ON k.relative_path = g.path COLLATE "C"
+        )
+        SELECT array_agg(c.id) FILTER (WHERE c.path IS NULL AND NOT c.is_missing
+                   -- unknown is the path itself, or one of the directories above it
+                   AND (cardinality(p_unknown) = 0 OR NOT (c.relative_path = ANY (p_unknown) OR EXISTS (
+                       SELECT FROM generate_series(1, cardinality(string_to_array(c.relative_path, '/')) - 1) AS n
+                        WHERE array_to_string((string_to_array(c.relative_path, '/'))[1:n], '/') || '/' = ANY (p_unknown))))),
+               array_agg(c.id) FILTER (WHERE c.is_altered), array_agg(c.size) FILTER (WHERE c.is_altered),
+               array_agg(c.mtime) FILTER (WHERE c.is_altered), array_agg(c.inode) FILTER (WHERE c.is_altered),
+               array_agg(c.device) FILTER (WHERE c.is_altered), array_agg(c.is_other) FILTER (WHERE c.is_altered),
+               count(*) FILTER (WHERE c.is_altered AND (c.is_missing OR c.is_other)),
+               count(*) FILTER (WHERE c.id IS NULL), count(c.path)
+          INTO gone, altered, sizes, mtimes, inodes, devices, others, changed, fresh, taken
+          FROM compared AS c;
+    END IF;
 
     IF gone IS NOT NULL THEN
         UPDATE dedup.library_files f SET is_missing = true, missing_session_id = p_session, updated_at = clock_timestamp(),

@@ -2,7 +2,15 @@
 -- a batch, so that a hundred thousand small files cost a hundred leases. Only files that need it are hashed; where only
 -- duplicates are wanted, only those with a partner of the same size, and of large ones only those that begin alike.
 
--- Looks at p_limit files behind p_after_id and makes batches of those that need a hash: of so many files and bytes at most,
+-- Are there files hashed in another way than this? Seldom; and only then is there a reason to look at files that have their hash.
+CREATE OR REPLACE FUNCTION dedup.hashed_otherwise(p_algorithm text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+    SELECT EXISTS (SELECT FROM dedup.library_files f
+        WHERE NOT f.is_missing AND NOT f.needs_hash AND f.content_hash IS NOT NULL
+          AND f.hash_algorithm = CASE p_algorithm WHEN 'blake3' THEN 'sha256' ELSE 'blake3' END)
+$$;
+
+-- Looks at p_limit files behind p_after_id that have no hash (or, where some were hashed in another way, at all) and makes batches of those that need a hash: of so many files and bytes at most,
 -- as one worker should take at a time.
 CREATE OR REPLACE FUNCTION dedup.plan_hash(
     p_job uuid, p_claim uuid, p_after_id bigint, p_limit integer, p_files integer, p_bytes bigint)
@@ -19,9 +27,11 @@ DECLARE
     asked     bigint;
     -- where only duplicates are wanted, the beginning of a larger file is read first: it counts as little
     beginning bigint := CASE WHEN only_duplicates THEN 131072 END;
+    others    boolean := dedup.hashed_otherwise(algorithm);
 BEGIN
     SELECT max(w.id) INTO until FROM (
-        SELECT f.id FROM dedup.library_files f WHERE f.id > p_after_id ORDER BY f.id LIMIT p_limit) AS w;
+        SELECT f.id FROM dedup.library_files f
+         WHERE f.id > p_after_id AND (others OR f.needs_hash AND NOT f.is_missing) ORDER BY f.id LIMIT p_limit) AS w;
     IF until IS NULL THEN
         RETURN QUERY SELECT NULL::bigint, 0::bigint;
         RETURN;
@@ -32,7 +42,7 @@ BEGIN
                    AS batch
           FROM dedup.library_files f
          WHERE f.id > p_after_id AND f.id <= until AND NOT f.is_missing
-           AND (f.needs_hash OR f.hash_algorithm <> algorithm)
+           AND (f.needs_hash OR others AND f.hash_algorithm <> algorithm)
            AND (f.hash_retry_after IS NULL OR f.hash_retry_after <= clock_timestamp())
            -- a partner may live in another library, and is needed then
            AND (only_duplicates OR job.library_id IS NULL OR f.library_id = job.library_id)
@@ -83,6 +93,7 @@ DECLARE
     job       dedup.jobs;
     algorithm text;
     only_duplicates boolean;
+    others    boolean;
 BEGIN
     SELECT j.* INTO job FROM dedup.jobs j WHERE j.id = lead.hash_job_id AND j.status IN ('running', 'pending', 'retryable');
     IF NOT FOUND THEN
@@ -90,13 +101,14 @@ BEGIN
     END IF;
     algorithm := coalesce(job.payload ->> 'algorithm', 'blake3');
     only_duplicates := coalesce(job.payload ->> 'mode', 'all') = 'duplicates';
+    others := dedup.hashed_otherwise(algorithm);
     RETURN QUERY
     SELECT f.id, f.library_id, (SELECT l.root_path FROM dedup.library_roots l WHERE l.id = f.library_id), f.relative_path::text,
            f.size_bytes, f.mtime_ns, f.inode, algorithm,
            only_duplicates AND f.size_bytes > p_prefix_over AND f.prefix_hash IS NULL
       FROM dedup.library_files f
      WHERE f.id BETWEEN lead.id AND lead.hash_until AND NOT f.is_missing
-       AND (f.needs_hash OR f.hash_algorithm <> algorithm)
+       AND (f.needs_hash OR others AND f.hash_algorithm <> algorithm)
        AND (f.hash_retry_after IS NULL OR f.hash_retry_after <= clock_timestamp())
        -- each way to a partner has an index: the files of one size are many. That it is another file is always said, also where it
        -- must be: else the planner may read all files once to look into them

@@ -141,6 +141,34 @@ async def test_a_plan_reads_its_stretch(full: DedupWorld) -> None:
     assert (whole, entries <= 4 * STRETCH) == (0, True), entries
 
 
+async def test_a_plan_passes_over_what_has_its_hash(full: DedupWorld) -> None:
+    """A few new files among very many: planned in one stretch, and read without those between them."""
+    await full.admin.sql(
+        "UPDATE dedup.library_files SET needs_hash = true WHERE inode IN (7, 107, $1)", FILES - 3
+    )
+    await full.request("hash", None, mode="all")
+    [job] = await full.claim(leases.HASH)
+
+    async def step() -> None:
+        row = await full.worker.one(
+            "SELECT * FROM dedup.plan_hash($1, $2, 0, $3, 100, 1000000)", job.id, job.claim, STRETCH
+        )
+        assert row["last_id"] is not None
+
+    whole, entries = await cost(full, step)
+    assert (whole, entries <= STRETCH) == (0, True), entries
+    [batch] = await full.claim(leases.FILES)
+
+    async def read() -> None:
+        rows = await full.worker.sql(
+            "SELECT * FROM dedup.read_hash_batch($1, $2, 131072)", batch.id, batch.claim
+        )
+        assert len(rows) == 3
+
+    whole, entries = await cost(full, read)
+    assert (whole, entries <= STRETCH) == (0, True), entries
+
+
 async def test_a_batch_of_hashes_reads_its_files_and_their_partners(full: DedupWorld) -> None:
     """A partner is found at once, also among the very many files of one size, and in the other library."""
     await full.admin.sql("UPDATE dedup.library_files SET needs_hash = true, size_bytes = 7 WHERE id % 50 = 0")

@@ -23,7 +23,7 @@ EXECUTE: dict[str, set[str]] = {
     "request_for_run": WORKER, "cancel_for_run": WORKER, "begin_scan": WORKER, "record_scan": WORKER,
     "fold_moves": WORKER, "empty_library": CONTROL, "end_scan": WORKER, "plan_hash": WORKER,
     "read_hash_batch": WORKER,
-    "record_hashes": WORKER, "claimed_batch": NOBODY, "read_deletion": WORKER,
+    "record_hashes": WORKER, "claimed_batch": NOBODY, "hashed_otherwise": NOBODY, "read_deletion": WORKER,
     "trash_file": WORKER, "untrash_file": WORKER, "request_thumbnails": WORKER, "read_cleanup": WORKER,
     "remove_thumbnails": WORKER, "purge": CONTROL,
     "purge_missing": NOBODY, "purge_jobs": NOBODY, "purge_walks": NOBODY, "clean_removed": NOBODY,

@@ -33,6 +33,28 @@ async def test_a_walk_finds_what_is_new_changed_and_missing(world: DedupWorld) -
     assert files["a"]["mtime_ns"] == 2
 
 
+async def test_what_is_missing_stays_so_while_all_else_is_as_known(world: DedupWorld) -> None:
+    kept = [Seen("a", inode=1), Seen("c", inode=3)]
+    await world.scanned(*kept, Seen("b", inode=2), Seen("d", inode=4))
+    lost = await world.scanned(*kept)
+    before = await world.files()
+    again = await world.scanned(*kept)
+    assert [again[f"files_{what}"] for what in ("new", "changed", "missing", "moved")] == [0] * 4
+    assert (again["files_seen"], again["bytes_seen"]) == (2, 20)
+    assert await world.files() == before
+    assert {row["missing_session_id"] for row in before.values()} == {None, lost["id"]}
+    back = await world.scanned(*kept, Seen("b", inode=2))
+    assert [back[f"files_{what}"] for what in ("new", "changed", "missing")] == [0, 1, 0]
+
+
+async def test_only_what_was_missing_is_there(world: DedupWorld) -> None:
+    """Nothing that is there is known, and yet it is not new."""
+    await world.scanned(Seen("a", inode=1))
+    await world.admin.sql("UPDATE dedup.library_files SET is_missing = true")
+    session = await world.scanned(Seen("a", inode=1), Seen("b", inode=2))
+    assert [session[f"files_{what}"] for what in ("new", "changed", "missing")] == [1, 1, 0]
+
+
 @pytest.mark.parametrize("change", [{"size": 11}, {"mtime": 2}, {"inode": 2}])
 async def test_a_changed_file_needs_its_hash_again(world: DedupWorld, change: dict[str, int]) -> None:
     await world.file("a", content=HASH, prefix=OTHER)

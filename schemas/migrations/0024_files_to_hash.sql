@@ -1,0 +1,2 @@
+-- What has no hash yet is found without a look at what has one. A file that gets its hash leaves the index.
+CREATE INDEX library_files_to_hash ON dedup.library_files (id) WHERE needs_hash AND NOT is_missing;
