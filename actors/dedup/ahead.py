@@ -1,8 +1,9 @@
 """Listings of the directories that a walk comes to next, made by a few threads while it works on this one.
 
 Threads pay only where a listing waits for a disk or a network; on what the kernel has in memory they fight
-for the interpreter's lock. So a listing is made in place, and one that has waited longer than it worked
-buys the next `LISTINGS` to the threads. What is ahead is bounded, and the order is the walk's in any case.
+for the interpreter's lock. So a listing is made in place, and `IN_A_ROW` that have waited longer than they
+worked buy the next `LISTINGS` to the threads: a single one may have waited for the lock, which is held while
+the batch before is sent. What is ahead is bounded, and the order is the walk's in any case.
 """
 
 import resource
@@ -15,6 +16,7 @@ from actors.dedup.confine import Beneath
 from actors.dedup.listing import Listing, list_directory
 
 SLOW_SECONDS = 0.001
+IN_A_ROW = 3
 LISTINGS = 64
 
 
@@ -31,6 +33,7 @@ class Ahead:
         self._pool: ThreadPoolExecutor | None = None
         self._pending: dict[str, Future[Listing]] = {}
         self._bought = 0
+        self._slow = 0
 
     def __enter__(self) -> Self:
         return self
@@ -46,7 +49,9 @@ class Ahead:
         began, worked, waits = time.monotonic(), time.thread_time(), _waits()
         listing = list_directory(self.root, prefix, self._after)
         worked = time.thread_time() - worked
-        if time.monotonic() - began > 2 * worked + SLOW_SECONDS and _waits() > waits:
+        is_slow = time.monotonic() - began > 2 * worked + SLOW_SECONDS and _waits() > waits
+        self._slow = self._slow + 1 if is_slow else 0
+        if self._slow >= IN_A_ROW:
             self._bought = LISTINGS
         return listing
 

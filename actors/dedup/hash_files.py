@@ -19,6 +19,7 @@ import anyio
 from actors.dedup.confine import FileTrouble, library_root
 from actors.dedup.digest import Digest, Failure, hash_files
 from actors.dedup.hashing import Algorithm
+from actors.dedup.literals import bigints
 from supervisor import Claim, Done, Outcome, Retry, Tools
 from supervisor.actor import Place
 from supervisor.asking import ask
@@ -115,10 +116,10 @@ async def _record(claim: Claim, tools: Tools, part: Slice, results: Sequence[Res
         claim.key,
         claim.claim_id,
         part.algorithm,
-        [file["id"] for file in files],
-        [file["size_bytes"] for file in files],
-        [file["mtime_ns"] for file in files],
-        [file["inode"] for file in files],
+        bigints([file["id"] for file in files]),
+        bigints([file["size_bytes"] for file in files]),
+        bigints([file["mtime_ns"] for file in files]),
+        bigints([file["inode"] for file in files]),
         whole,
         beginnings,
         codes,

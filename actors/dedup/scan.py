@@ -17,6 +17,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from actors.dedup.confine import Beneath, FileTrouble, library_root
+from actors.dedup.literals import bigints
 from actors.dedup.walk import Batch, batches
 from supervisor import Cancel, Claim, Done, Outcome, Tools
 from supervisor.asking import ask
@@ -103,10 +104,10 @@ class Scan:
             batch.upto,
             batch.final,
             batch.paths,
-            batch.sizes,
-            batch.mtimes_ns,
-            batch.inodes,
-            batch.devices,
+            bigints(batch.sizes),
+            bigints(batch.mtimes_ns),
+            bigints(batch.inodes),
+            bigints(batch.devices),
             [fault.path for fault in batch.faults],
             [fault.code for fault in batch.faults],
             [prefix for fault in batch.faults for prefix in (fault.path, f"{fault.path}/")],

@@ -17,8 +17,8 @@ SELECT b.id, b.library_id, b.root_path, b.relative_path, b.size_bytes, b.mtime_n
 
 -- name: record_hashes
 -- what was found out about some of them
-SELECT dedup.record_hashes($1::bigint, $2::uuid, $3::text, $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[],
-       $9::bytea[], $10::text[]);
+SELECT dedup.record_hashes($1::bigint, $2::uuid, $3::text, $4::text::bigint[], $5::text::bigint[], $6::text::bigint[],
+       $7::text::bigint[], $8::bytea[], $9::bytea[], $10::text[]);
 
 -- name: count_thumbnails_left
 -- how many thumbnails of a library are still to be made

@@ -32,8 +32,9 @@ SELECT s.session_id, s.library, s.root_path, s.cursor_path, s.batches, s.files_s
 -- name: record_scan
 -- one stretch of the walk
 SELECT s.files_new, s.files_changed, s.files_missing, s.reached
-  FROM dedup.record_scan($1::uuid, $2::uuid, $3::bigint, $4::integer, $5::text, $6::text, $7::boolean, $8::text[], $9::bigint[],
-       $10::bigint[], $11::bigint[], $12::bigint[], $13::text[], $14::text[], $15::text[], $16::bigint, $17::bigint) AS s;
+  FROM dedup.record_scan($1::uuid, $2::uuid, $3::bigint, $4::integer, $5::text, $6::text, $7::boolean, $8::text[],
+       $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::bigint[], $13::text[], $14::text[],
+       $15::text[], $16::bigint, $17::bigint) AS s;
 
 -- name: fold_moves
 -- moved files keep their rows; a part at a time
