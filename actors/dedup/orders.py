@@ -101,19 +101,25 @@ def steps(action: str, payload: Mapping[str, Any], libraries: Sequence[str]) -> 
     match action:
         case "scan":
             return [
-                Step("scan", library, _part(payload, "allow_empty")),
+                Step("scan", library, _scanning(payload)),
                 *_hashing(payload, library),
                 *([Step("thumbnail", library)] if payload.get("thumbnails") else []),
             ]
         case "hash":
             return [Step("hash", library, _part(payload, "algorithm", "mode"))]
         case "rescan-all":
-            scans = [Step("scan", name, _part(payload, "allow_empty")) for name in libraries]
+            scans = [Step("scan", name, _scanning(payload)) for name in libraries]
             return [*scans, *(_hashing(payload, None) if libraries else [])]
         case "thumbnails-for-library":
             return [Step("thumbnail", library, _part(payload, "format", "max_dimension"))]
         case _:
             raise ValueError(action)
+
+
+def _scanning(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """A scan that is followed by hashing may hash what is small at once, and in the same way."""
+    names = ("hash", "algorithm", "mode") if payload.get("hash") else ()
+    return _part(payload, "allow_empty", *names)
 
 
 def _hashing(payload: Mapping[str, Any], library: str | None) -> list[Step]:

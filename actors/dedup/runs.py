@@ -124,6 +124,8 @@ class Run:
 
     def _count(self, step: Step, job: Record) -> None:
         self._add(_COUNTED[step.kind], job["items"])
+        if job["files_hashed"]:
+            self._add("hashed", job["files_hashed"])
         for name in _FIGURES if step.kind == "scan" else ():
             self._add(name, job[name])
 

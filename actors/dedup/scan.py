@@ -1,9 +1,9 @@
 """Walks a library and writes down what it finds.
 
 The walk is in the order of paths, and each batch is recorded with where it ends: a walk that was cut, by
-whatever, goes on there on any replica. A file's contents are not read. What cannot be read is recorded and
-left; what is no longer there is missing, a file of the same inode, size and time elsewhere is that file,
-moved.
+whatever, goes on there on any replica. A file's contents are not read, unless it is small, new, and to be
+hashed in any case (early.py). What cannot be read is recorded and left; what is no longer there is missing,
+a file of the same inode, size and time elsewhere is that file, moved.
 """
 
 import os
@@ -17,10 +17,11 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from actors.dedup.confine import Beneath, FileTrouble, library_root
+from actors.dedup.early import Early
 from actors.dedup.literals import bigints
 from actors.dedup.walk import Batch, batches
 from supervisor import Cancel, Claim, Done, Outcome, Tools
-from supervisor.asking import ask
+from supervisor.asking import ask, ask_one
 from supervisor.errors import BadInput
 from supervisor.store import Record
 from supervisor.threads import in_thread
@@ -59,6 +60,8 @@ class Scan:
         self._after: str = session["cursor_path"]
         self._number: int = session["batches"]
         self._seen: int = session["files_seen"]
+        self._early = Early.asked_for(claim.payload["payload"])
+        self._known_from: str | None = ""
 
     async def refuse_empty(self, root: Beneath, *, allow: bool) -> None:
         """A walk goes on elsewhere than it began, perhaps where the disk is not mounted."""
@@ -70,12 +73,29 @@ class Scan:
         send, receive = anyio.create_memory_object_stream[Batch](AHEAD)
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(_list, root, self._after, send)
+                group.start_soon(self._list, root, send)
                 await self._record_all(receive)
         except ExceptionGroup as group_error:
             if len(group_error.exceptions) == 1:
                 raise group_error.exceptions[0] from None
             raise
+
+    async def _list(self, root: Beneath, send: MemoryObjectSendStream[Batch]) -> None:
+        walk = batches(root, self._after, BATCH, longest_bytes=LONGEST_BYTES)
+        async with send:
+            try:
+                while (batch := await in_thread(partial(_next, root, walk))) is not None:
+                    if self._early is not None and self._early.pays() and await self._is_new(batch):
+                        await in_thread(partial(self._early.hash, root, batch))
+                    await send.send(batch)
+            finally:
+                _close(walk)
+
+    async def _is_new(self, batch: Batch) -> bool:
+        """Nothing is known in its stretch. Only this walk adds to it: an answer holds for more than one."""
+        if self._known_from is not None and self._known_from <= batch.after:
+            self._known_from = await ask_one(self._store, "find_known", *self._token[:2], batch.after)
+        return self._known_from is None or (not batch.final and self._known_from > batch.upto)
 
     async def _record_all(self, receive: MemoryObjectReceiveStream[Batch]) -> None:
         async with receive:
@@ -108,6 +128,7 @@ class Scan:
             bigints(batch.mtimes_ns),
             bigints(batch.inodes),
             bigints(batch.devices),
+            batch.hashes,
             [fault.path for fault in batch.faults],
             [fault.code for fault in batch.faults],
             [prefix for fault in batch.faults for prefix in (fault.path, f"{fault.path}/")],
@@ -141,22 +162,13 @@ def _behind(batch: Batch, reached: str) -> Batch:
         mtimes_ns=batch.mtimes_ns[first:],
         inodes=batch.inodes[first:],
         devices=batch.devices[first:],
+        hashes=None if batch.hashes is None else batch.hashes[first:],
     )
 
 
 def _is_empty(root: Beneath) -> bool:
     with root.open_directory() as directory, os.scandir(directory.fd) as entries:
         return next(entries, None) is None
-
-
-async def _list(root: Beneath, after: str, send: MemoryObjectSendStream[Batch]) -> None:
-    walk = batches(root, after, BATCH, longest_bytes=LONGEST_BYTES)
-    async with send:
-        try:
-            while (batch := await in_thread(partial(_next, root, walk))) is not None:
-                await send.send(batch)
-        finally:
-            _close(walk)
 
 
 def _next(root: Beneath, walk: Iterator[Batch], should_stop: Callable[[], bool]) -> Batch | None:

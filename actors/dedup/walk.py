@@ -42,6 +42,7 @@ class Batch:
     mtimes_ns: list[int] = field(default_factory=list)
     inodes: list[int] = field(default_factory=list)
     devices: list[int] = field(default_factory=list)
+    hashes: list[bytes | None] | None = None  # of contents, where they were read at once
     faults: list[Fault] = field(default_factory=list)
     directories: int = 0
     skipped: int = 0

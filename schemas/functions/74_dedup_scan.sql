@@ -31,7 +31,7 @@ END $$;
 -- follows as the next batch.
 CREATE OR REPLACE FUNCTION dedup.record_scan(
     p_job uuid, p_claim uuid, p_session bigint, p_batch integer, p_after text, p_upto text, p_final boolean,
-    p_paths text[], p_sizes bigint[], p_mtimes bigint[], p_inodes bigint[], p_devices bigint[],
+    p_paths text[], p_sizes bigint[], p_mtimes bigint[], p_inodes bigint[], p_devices bigint[], p_hashes bytea[],
     p_fault_paths text[], p_fault_codes text[], p_unknown text[], p_directories bigint, p_skipped bigint)
 RETURNS TABLE (files_new bigint, files_changed bigint, files_missing bigint, reached text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -40,6 +40,7 @@ SET plan_cache_mode = force_custom_plan AS $$
 #variable_conflict use_column
 DECLARE
     job     dedup.jobs := dedup.claimed_job(p_job, p_claim, 'scan');
+    algorithm text := coalesce(job.payload ->> 'algorithm', 'blake3');
     session dedup.scan_sessions;
     gone    bigint[];
     altered bigint[];
@@ -55,6 +56,7 @@ DECLARE
     seen    bigint := cardinality(p_paths);
     is_as_known boolean;
     is_unknown  boolean;
+    hashed  bigint := 0;
 BEGIN
     SELECT s.* INTO session FROM dedup.scan_sessions s WHERE s.id = p_session AND s.job_id = p_job FOR UPDATE;
     IF session.id IS NULL OR session.status <> 'running' OR session.batches NOT IN (p_batch, p_batch - 1) THEN
@@ -66,6 +68,9 @@ BEGIN
     END IF;
     IF session.cursor_path <> p_after COLLATE "C" THEN
         RAISE EXCEPTION 'scan % stands elsewhere', p_session USING ERRCODE = 'TN021';
+    END IF;
+    IF p_hashes IS NOT NULL AND NOT coalesce((job.payload ->> 'hash')::boolean, false) THEN
+        RAISE EXCEPTION 'job % asks for no hashes', p_job USING ERRCODE = 'TN022';
     END IF;
     -- a disk that is not mounted looks like this
     IF p_final AND p_batch = 1 AND cardinality(p_paths) = 0 AND NOT coalesce((job.payload ->> 'allow_empty')::boolean, false)
@@ -152,11 +157,20 @@ BEGIN
          WHERE f.id = g.id;
     END IF;
     IF fresh > 0 THEN
-        INSERT INTO dedup.library_files (library_id, relative_path, size_bytes, mtime_ns, inode, device, first_session_id)
-        SELECT job.library_id, g.path, g.size, g.mtime, g.inode, g.device, p_session
-          FROM unnest(p_paths, p_sizes, p_mtimes, p_inodes, p_devices) AS g (path, size, mtime, inode, device)
-         WHERE g.path > p_after COLLATE "C" AND (bound IS NULL OR g.path <= bound COLLATE "C") AND (fresh = taken OR NOT EXISTS (SELECT FROM dedup.library_files f
-            WHERE f.library_id = job.library_id AND f.relative_path = g.path COLLATE "C"));
+        -- a hash is written with what it is the hash of, or never by this
+        WITH made AS (
+            INSERT INTO dedup.library_files AS f (library_id, relative_path, size_bytes, mtime_ns, inode, device, first_session_id,
+                needs_hash, hash_algorithm, content_hash, hashed_size, hashed_mtime_ns, hashed_at)
+            SELECT job.library_id, g.path, g.size, g.mtime, g.inode, g.device, p_session, g.hash IS NULL,
+                   CASE WHEN g.hash IS NOT NULL THEN algorithm END, g.hash, CASE WHEN g.hash IS NOT NULL THEN g.size END,
+                   CASE WHEN g.hash IS NOT NULL THEN g.mtime END, CASE WHEN g.hash IS NOT NULL THEN now() END
+              FROM unnest(p_paths, p_sizes, p_mtimes, p_inodes, p_devices, p_hashes) AS g (path, size, mtime, inode, device, hash)
+             WHERE g.path > p_after COLLATE "C" AND (bound IS NULL OR g.path <= bound COLLATE "C")
+               AND (fresh = taken OR NOT EXISTS (SELECT FROM dedup.library_files f
+                    WHERE f.library_id = job.library_id AND f.relative_path = g.path COLLATE "C"))
+            RETURNING f.content_hash IS NOT NULL AS is_hashed
+        )
+        SELECT count(*) FILTER (WHERE m.is_hashed) INTO hashed FROM made AS m;
     END IF;
 
     -- every error is counted, and as many are kept as somebody could read
@@ -171,11 +185,35 @@ BEGIN
            directories_seen = s.directories_seen + CASE WHEN bound IS NULL THEN p_directories ELSE 0 END,
            skipped = s.skipped + CASE WHEN bound IS NULL THEN p_skipped ELSE 0 END,
            error_count = s.error_count + CASE WHEN bound IS NULL THEN cardinality(p_fault_paths) ELSE 0 END,
+           files_hashed = s.files_hashed + hashed,
            files_new = s.files_new + fresh, files_changed = s.files_changed + changed,
            files_missing = s.files_missing + coalesce(cardinality(gone), 0),
            last_new = fresh, last_changed = changed, last_missing = coalesce(cardinality(gone), 0), last_reached = bound
      WHERE s.id = p_session;
     RETURN QUERY SELECT fresh, changed, coalesce(cardinality(gone), 0)::bigint, bound;
+END $$;
+
+-- As a replica of the release before calls it.
+CREATE OR REPLACE FUNCTION dedup.record_scan(
+    p_job uuid, p_claim uuid, p_session bigint, p_batch integer, p_after text, p_upto text, p_final boolean,
+    p_paths text[], p_sizes bigint[], p_mtimes bigint[], p_inodes bigint[], p_devices bigint[],
+    p_fault_paths text[], p_fault_codes text[], p_unknown text[], p_directories bigint, p_skipped bigint)
+RETURNS TABLE (files_new bigint, files_changed bigint, files_missing bigint, reached text)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT s.files_new, s.files_changed, s.files_missing, s.reached FROM dedup.record_scan(p_job, p_claim, p_session, p_batch, p_after,
+        p_upto, p_final, p_paths, p_sizes, p_mtimes, p_inodes, p_devices, NULL, p_fault_paths, p_fault_codes, p_unknown, p_directories,
+        p_skipped) AS s
+$$;
+
+-- The first path behind p_after that stands in the table, missing or not.
+CREATE OR REPLACE FUNCTION dedup.find_known(p_job uuid, p_claim uuid, p_after text) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off
+SET enable_bitmapscan = off AS $$
+DECLARE
+    job dedup.jobs := dedup.claimed_job(p_job, p_claim, 'scan');
+BEGIN
+    RETURN (SELECT f.relative_path FROM dedup.library_files f
+        WHERE f.library_id = job.library_id AND f.relative_path > p_after COLLATE "C" ORDER BY f.relative_path LIMIT 1);
 END $$;
 
 -- A file that went missing and one that came, of the same inode, size and time, are one file that was moved: it keeps its

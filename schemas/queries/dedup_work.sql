@@ -33,8 +33,12 @@ SELECT s.session_id, s.library, s.root_path, s.cursor_path, s.batches, s.files_s
 -- one stretch of the walk
 SELECT s.files_new, s.files_changed, s.files_missing, s.reached
   FROM dedup.record_scan($1::uuid, $2::uuid, $3::bigint, $4::integer, $5::text, $6::text, $7::boolean, $8::text[],
-       $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::bigint[], $13::text[], $14::text[],
-       $15::text[], $16::bigint, $17::bigint) AS s;
+       $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::bigint[], $13::bytea[], $14::text[],
+       $15::text[], $16::text[], $17::bigint, $18::bigint) AS s;
+
+-- name: find_known
+-- the first path behind one that the table knows
+SELECT dedup.find_known($1::uuid, $2::uuid, $3::text);
 
 -- name: fold_moves
 -- moved files keep their rows; a part at a time

@@ -69,7 +69,7 @@ def test_without_the_action_only_what_no_action_takes_is_refused() -> None:
 def test_a_scan_is_hashed_and_thumbnailed_after_it() -> None:
     payload = {"library": "p", "hash": True, "algorithm": "sha256", "mode": "duplicates", "thumbnails": True}
     assert steps("scan", {**payload, "allow_empty": True}, []) == [
-        Step("scan", "p", {"allow_empty": True}),
+        Step("scan", "p", {"allow_empty": True, "hash": True, "algorithm": "sha256", "mode": "duplicates"}),
         Step("hash", "p", {"algorithm": "sha256", "mode": "duplicates"}),
         Step("thumbnail", "p"),
     ]
@@ -78,8 +78,8 @@ def test_a_scan_is_hashed_and_thumbnailed_after_it() -> None:
 
 def test_all_libraries_are_scanned_one_by_one_and_hashed_at_once() -> None:
     assert steps("rescan-all", {"hash": True, "mode": "all"}, ["a", "b"]) == [
-        Step("scan", "a"),
-        Step("scan", "b"),
+        Step("scan", "a", {"hash": True, "mode": "all"}),
+        Step("scan", "b", {"hash": True, "mode": "all"}),
         Step("hash", None, {"mode": "all"}),
     ]
     assert steps("rescan-all", {"hash": True}, []) == []
