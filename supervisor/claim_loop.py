@@ -307,6 +307,7 @@ class _Shape:
         payload = dict(zip(self._columns, row.values, strict=True))
         for name in self._json:
             if isinstance(payload[name], str):
-                payload[name] = _decode(payload[name])[0]
+                # json, other than jsonb, keeps the blanks before it
+                payload[name] = _decode(payload[name].lstrip())[0]
         key = row.key[0] if self._one_key else row.key
         return Claim(0, 0, row.attempt, 0, row.token, self._domain, None, payload, self._timeout, key)
