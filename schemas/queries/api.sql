@@ -21,7 +21,7 @@ ORDER BY r.id DESC LIMIT $4::integer
 WITH live AS MATERIALIZED (
     SELECT n.id, n.domain, n.job_definition_id, n.assigned_worker_id, n.created_at
     FROM supervisor.job_run n
-    WHERE n.state = ANY ($5::text[]) AND n.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED')
+    WHERE n.state = ANY ($5::text[]) AND (n.state IN ('PENDING', 'ORPHANED') OR n.state IN ('ASSIGNED', 'RUNNING'))
     LIMIT $3::integer
 )
 SELECT (SELECT count(*) FROM live) AS found, ARRAY(

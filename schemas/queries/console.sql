@@ -97,7 +97,7 @@ SELECT r.id, r.root_id, d.name AS job, r.domain, r.action, r.state, r.continuati
     r.error_code, r.error_message, r.next_attempt_id, clock_timestamp() AS now
 FROM supervisor.job_run r
 LEFT JOIN supervisor.job_definition d ON d.id = r.job_definition_id
-WHERE r.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED') AND r.state = ANY ($1::text[])
+WHERE (r.state IN ('PENDING', 'ORPHANED') OR r.state IN ('ASSIGNED', 'RUNNING')) AND r.state = ANY ($1::text[])
   AND ($2::text IS NULL OR r.domain = $2::text)
   AND ($3::bigint[] IS NULL OR r.job_definition_id = ANY ($3::bigint[]))
   AND ($4::text[] IS NULL OR r.assigned_worker_id = ANY ($4::text[]))
@@ -203,4 +203,4 @@ SELECT s.name, s.value, s.least, s.most, s.about, s.unit, s.initial, s.updated_a
 -- name: see_live_counts
 -- How many runs of each domain stand where.
 SELECT r.domain, r.state, count(*) AS runs FROM supervisor.job_run r
-WHERE r.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED') GROUP BY r.domain, r.state
+WHERE (r.state IN ('PENDING', 'ORPHANED') OR r.state IN ('ASSIGNED', 'RUNNING')) GROUP BY r.domain, r.state

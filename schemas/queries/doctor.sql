@@ -80,7 +80,7 @@ WHERE c.relnamespace = 'supervisor'::regnamespace AND c.relkind = 'r' AND c.relp
 
 -- name: find_double_live
 -- Two live attempts of one piece of work.
-SELECT r.root_id AS id FROM supervisor.job_run r WHERE r.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED')
+SELECT r.root_id AS id FROM supervisor.job_run r WHERE (r.state IN ('PENDING', 'ORPHANED') OR r.state IN ('ASSIGNED', 'RUNNING'))
 GROUP BY r.root_id HAVING count(*) > 1 LIMIT 10
 
 -- name: find_version_gaps

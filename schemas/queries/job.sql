@@ -29,7 +29,7 @@ WHERE d.name = $1::text AND d.removed_at IS NULL
 -- Every definition, with how many of its runs have not ended, and when it fires.
 WITH live AS MATERIALIZED (
     SELECT r.job_definition_id AS id, count(*) AS live FROM supervisor.job_run r
-    WHERE r.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED') GROUP BY 1
+    WHERE (r.state IN ('PENDING', 'ORPHANED') OR r.state IN ('ASSIGNED', 'RUNNING')) GROUP BY 1
 ), skipped AS MATERIALIZED (
     SELECT s.job_definition_id AS id, sum(s.instants) AS skipped FROM supervisor.skipped_fire s GROUP BY 1
 )

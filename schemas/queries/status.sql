@@ -34,7 +34,7 @@ SELECT r.domain, r.state, count(*) AS runs,
         WHERE r.state <> 'RUNNING' AND d.enabled AND r.not_before <= clock_timestamp()))::float8 AS lag_seconds
 FROM supervisor.job_run r
 JOIN supervisor.job_definition d ON d.id = r.job_definition_id
-WHERE r.state IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ORPHANED')
+WHERE (r.state IN ('PENDING', 'ORPHANED') OR r.state IN ('ASSIGNED', 'RUNNING'))
 GROUP BY r.domain, r.state
 
 -- name: count_ended_runs

@@ -24,9 +24,12 @@ async def prepare(urls: Urls, *, paused: bool = True) -> None:
         await save_job(admin, JOB)
         await save_job(admin, LATER, domain="command", payload={"argv": ["true"]})
         if paused:
-            await admin.execute(
-                "INSERT INTO supervisor.domain_pause (domain, actor) VALUES ($1, 'bench')", DOMAIN
-            )
+            await pause(admin)
+
+
+async def pause(admin: asyncpg.Connection) -> None:
+    """Nothing is worked on until a phase says go."""
+    await admin.execute("INSERT INTO supervisor.domain_pause (domain, actor) VALUES ($1, 'bench')", DOMAIN)
 
 
 async def save_job(admin: asyncpg.Connection, name: str, **spec: object) -> None:
