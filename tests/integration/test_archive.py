@@ -526,7 +526,8 @@ async def test_candidates_are_found_by_their_index(bench: Bench) -> None:
         "WHERE relname IN ('job_run', 'job_run_log')"
     )
     hand = await bench.world.hand("admin")
-    await hand.sql("SELECT pg_stat_force_next_flush()")
+    for one in (hand, bench.world.worker, bench.world.control, admin):
+        await one.sql("SELECT pg_stat_force_next_flush()")
     before = await admin.value(counters)
     rows = await hand.sql(
         "SELECT * FROM supervisor.read_unarchived('-infinity', 0, 50)",

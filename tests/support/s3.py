@@ -88,6 +88,11 @@ pipeline = {pipeline} proxy-server
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
+# a busy machine is no broken one: by default it answers 503 after half a second, and ten times for a minute
+conn_timeout = 20
+node_timeout = 60
+recoverable_node_timeout = 60
+error_suppression_limit = 1000000
 """
 
 RINGS: Final = """
