@@ -155,7 +155,8 @@ class Leader:
             ended = self._clock.now()
             if not (again and again[0]):
                 patience = self._due.patience(ended, self._short_leases.patience(period))
-                await self._wakeups.wait("run", patience)
+                # room that was only reckoned may be more by a count
+                await self._wakeups.wait("run", self._counting.patience(ended, patience))
             # hints come in swarms: a rest as long as the work makes one batch of them, and costs nobody more
             rest = min(ended - began, ASSIGN_PAUSE_SECONDS)
             await self._clock.sleep(ended + rest - self._clock.now())

@@ -99,7 +99,7 @@ async def test_a_replica_that_dies_is_replaced_by_a_new_process_on_its_port(
         before = await fleet.up()
         victim = next(iter(before))
         os.kill(victim, signal.SIGKILL)
-        await eventually(lambda: len(fleet.replicas().keys() - before.keys()) == 1, timeout=60)
+        await eventually(lambda: len(fleet.replicas().keys() - before.keys()) == 1, timeout=20)
         assert sorted(fleet.replicas().values()) == sorted(before.values())
 
 
@@ -164,7 +164,7 @@ async def test_the_embedded_database_lives_and_stops_with_the_fleet(tmp_path: Pa
         first = int(pid_file.read_text().splitlines()[0])
         os.kill(first, signal.SIGKILL)
         await eventually(lambda: not _alive(first))
-        await eventually(lambda: read_urls(root / "state") == urls, timeout=60, what="the server's return")
+        await eventually(lambda: read_urls(root / "state") == urls, timeout=20, what="the server's return")
         fleet.process.terminate()
         assert fleet.process.wait(20) == 0
         assert read_urls(root / "state") is None
@@ -180,7 +180,7 @@ async def test_the_sample_runs_on_three_real_replicas_under_one_leader() -> None
             assert fleet.process.poll() is None, fleet.output()
             return _status(root / "state")
 
-        await eventually(lambda: status()["runs"]["SUCCEEDED"] >= 4, timeout=90, interval=0.5)
+        await eventually(lambda: status()["runs"]["SUCCEEDED"] >= 4, timeout=40, interval=0.5)
         now = status()
         assert [replica["state"] for replica in now["replicas"]] == ["active"] * 3
         assert now["leader"]["worker_id"] in {replica["worker_id"] for replica in now["replicas"]}

@@ -12,18 +12,18 @@ T = TypeVar("T")
 
 @overload
 async def eventually(
-    condition: Callable[[], Awaitable[T]], *, timeout: float = 30, interval: float = 0.05, what: str = ""
+    condition: Callable[[], Awaitable[T]], *, timeout: float = 10, interval: float = 0.05, what: str = ""
 ) -> T: ...
 
 
 @overload
 async def eventually(
-    condition: Callable[[], T], *, timeout: float = 30, interval: float = 0.05, what: str = ""
+    condition: Callable[[], T], *, timeout: float = 10, interval: float = 0.05, what: str = ""
 ) -> T: ...
 
 
 async def eventually(
-    condition: Callable[[], Any], *, timeout: float = 30, interval: float = 0.05, what: str = ""
+    condition: Callable[[], Any], *, timeout: float = 10, interval: float = 0.05, what: str = ""
 ) -> Any:
     """The first truthy value of `condition`, which may be async; an AssertionError in it means "not yet"."""
     deadline = time.monotonic() + timeout
