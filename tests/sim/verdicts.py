@@ -74,6 +74,16 @@ def bound_seconds(world: "World") -> float:
     return lost + LONGEST_SECONDS + waiting + (timings.stop_bound if world.failovers else 0.0)
 
 
+def busiest_seconds(world: "World") -> float:
+    """For how long a job of which one run at a time may execute kept all of its others waiting."""
+    busy = """
+SELECT coalesce(max(seconds), 0) AS seconds FROM (
+    SELECT extract(epoch FROM sum(r.finished_at - r.assigned_at))::float8 AS seconds
+    FROM supervisor.job_run r JOIN supervisor.job_definition d ON d.id = r.job_definition_id
+    WHERE d.concurrency = 1 GROUP BY d.id) x"""
+    return float(_rows(world, busy)[0]["seconds"])
+
+
 def of_end(world: "World") -> list[str]:
     found = []
     rows = {row["id"]: row["state"] for row in _rows(world, "SELECT id, state FROM supervisor.job_run")}

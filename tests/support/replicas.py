@@ -140,6 +140,20 @@ class Fleet:
         )
         return [row["id"] for row in rows]
 
+    async def trigger_on(self, member: Member, name: str, count: int, within: float = 8) -> list[int]:
+        """So many runs, all executing, and as many again until the member has some: a leader counts its
+        workers once a second at least, and may not have counted one that has just come.
+        """
+        runs: list[int] = []
+
+        async def given() -> list[int]:
+            runs.extend(await self.trigger(name, count))
+            await self.until(lambda: self.running(runs), within=within, what="all running")
+            return await self.on(member, runs)
+
+        await self.until(given, within=within, what=f"{name} on {member.worker_id}", interval=0.2)
+        return runs
+
     async def run(self, run_id: int) -> Row:
         return (await self.rows("SELECT * FROM supervisor.job_run WHERE id = $1", run_id))[0]
 

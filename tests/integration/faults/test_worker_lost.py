@@ -14,12 +14,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 Record = Callable[[str, object], None]
 
 
-async def spread(fleet: Fleet, seconds: float, count: int, *, brood: bool = False) -> list[int]:
-    """So many runs, all executing."""
+async def spread(
+    fleet: Fleet, seconds: float, count: int, *, over: Member, brood: bool = False
+) -> list[int]:
+    """So many runs, all executing, some of them there."""
     await fleet.define("work", fleet.effects.command(seconds, brood=brood))
-    runs = await fleet.trigger("work", count)
-    await fleet.until(lambda: fleet.running(runs), within=8, what="all running")
-    return runs
+    return await fleet.trigger_on(over, "work", count)
 
 
 async def executed_once(fleet: Fleet, runs: list[int]) -> None:
@@ -49,7 +49,7 @@ async def test_a_worker_whose_answers_are_lost_for_less_than_s_goes_on_with_the_
     """The twin of C10 with answers lost: CONFIRMING is set and cleared, attempt 1 succeeds."""
     async with replicas(database, tmp_path, through_proxy=True) as fleet:
         victim = fleet.others(await fleet.leader())[0]
-        runs = await spread(fleet, 6, 6)
+        runs = await spread(fleet, 6, 6, over=victim)
         asked = await fleet.on(victim, runs)
         victim.cut_replies()
         began = boottime()
@@ -75,7 +75,7 @@ async def test_a_worker_whose_answers_are_lost_has_stopped_before_attempt_2(
     """C11 one way: what it sends may still arrive, what it is told does not."""
     async with replicas(database, tmp_path, through_proxy=True) as fleet:
         victim = fleet.others(await fleet.leader())[0]
-        runs = await spread(fleet, 7, 6, brood=True)
+        runs = await spread(fleet, 7, 6, over=victim, brood=True)
         lost = await fleet.on(victim, runs)
         victim.cut_replies()
         began = boottime()
@@ -136,10 +136,10 @@ async def test_a_worker_drained_by_an_operator_leaves_and_its_work_ends_or_moves
         victim = fleet.others(await fleet.leader())[0]
         await fleet.define("brief", fleet.effects.command(2))
         await fleet.define("lengthy", fleet.effects.command(6), max_attempts=1)
-        brief, lengthy = await fleet.trigger("brief", 6), await fleet.trigger("lengthy", 6)
+        lengthy = await fleet.trigger_on(victim, "lengthy", 6)
+        brief = await fleet.trigger("brief", 6)
         await fleet.until(lambda: fleet.running([*brief, *lengthy]), within=8, what="all running")
         moved = await fleet.on(victim, lengthy)
-        assert moved
         began = time.monotonic()
         await fleet.rows("SELECT * FROM supervisor.request_drain('test', $1)", victim.worker_id)
         assert await victim.replica.wait(timeout=2 * H + 2 + K + 5) == 0
@@ -165,7 +165,7 @@ async def test_without_a_leader_a_worker_asks_itself_how_long_it_goes_on(
         await fleet.leader()
         (second,) = await fleet.start(variant="leads-only")
         (worker,) = await fleet.start(variant="never-leads")
-        runs = await spread(fleet, 8, 2)
+        runs = await spread(fleet, 8, 2, over=worker)
         second.stop()  # nobody may follow, but somebody must be there in time
         await left_alone(fleet, first, runs, record_property)
         second.cont()
