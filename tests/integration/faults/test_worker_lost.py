@@ -14,9 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 Record = Callable[[str, object], None]
 
 
-async def spread(
-    fleet: Fleet, seconds: float, count: int, *, over: Member, brood: bool = False
-) -> list[int]:
+async def spread(fleet: Fleet, seconds: float, count: int, *, over: Member, brood: bool = False) -> list[int]:
     """So many runs, all executing, some of them there."""
     await fleet.define("work", fleet.effects.command(seconds, brood=brood))
     return await fleet.trigger_on(over, "work", count)
