@@ -14,6 +14,8 @@ from hashlib import pbkdf2_hmac, sha256
 from secrets import token_bytes
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from schemas.hosts import each_host
+
 OWNER = "tenure_owner"
 # The keys of `runtime_urls`, and the group role behind each.
 RUNTIME_ROLES: Mapping[str, str] = {
@@ -42,7 +44,7 @@ class Login:
 
 def parse_url(url: str, what: str) -> Url:
     """The parts of a postgresql:// URL that say who connects to what; `what` names it in the message."""
-    parts = urlsplit(url)
+    parts = urlsplit(each_host(url)[0])
     if parts.scheme not in {"postgresql", "postgres"}:
         raise BadUrl(f"the {what} URL does not start with postgresql://")
     try:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
+from schemas.hosts import around_hosts, each_host
 from supervisor.errors import TenureError
 
 NAME_BYTES: Final = 63
@@ -144,20 +145,21 @@ def is_host(text: str) -> bool:
 
 def in_database(url: str, database: str) -> str:
     """The same server and login, in another database. The URL is well-formed already."""
-    parts = urlsplit(url)
+    before, hosts, after = around_hosts(url)
     kept = [
         option
-        for option in parts.query.split("&")
+        for option in urlsplit(after).query.split("&")
         if option and option.partition("=")[0] not in {"dbname", "database"}
     ]
     query = f"?{'&'.join(kept)}" if kept else ""
-    return f"{parts.scheme}://{parts.netloc}/{quote(database, safe='')}{query}"
+    return f"{before}{hosts}/{quote(database, safe='')}{query}"
 
 
 def openmemory_environment(url: str, *, with_password: bool) -> dict[str, str]:
     """How OpenMemory reaches the database of this URL, and which schema and tables in it are its own."""
-    parts = urlsplit(url)
-    if not parts.hostname or "," in parts.netloc.rpartition("@")[2]:
+    first, *others = each_host(url)
+    parts = urlsplit(first)
+    if not parts.hostname or others:
         raise NoMapping(what="the URL does not name one host")
     database = unquote(parts.path.removeprefix("/"))
     if not parts.username or not database:

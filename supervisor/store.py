@@ -11,12 +11,12 @@ import ssl
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
 from weakref import WeakKeyDictionary
 
 import asyncpg
 
 from schemas import Query, queries
+from schemas.hosts import each_host
 from supervisor.array_types import tell_arrays
 from supervisor.clock import jitter
 from supervisor.errors import (
@@ -86,6 +86,7 @@ async def connect(
         "server_settings": {"application_name": application_name[:63]},
     }
     try:
+        # the driver would give the first host as much time as all of them
         return await _first([_connect(one, options, memory) for one in each_host(url)])
     except asyncpg.PostgresError as error:
         raise DatabaseUnreachable(what=str(error)) from None
@@ -112,15 +113,6 @@ async def _require_current(connection: asyncpg.Connection, memory: Memory) -> No
     if memory.left_behind(*place):
         raise DatabaseUnreachable(what=f"a failover has left this server behind on timeline {place[1]}")
     _TIMELINES[connection] = place
-
-
-def each_host(url: str) -> list[str]:
-    """The URL with each of its hosts alone: the driver gives the first as much time as all of them."""
-    parts = urlsplit(url)
-    login, at, hosts = parts.netloc.rpartition("@")
-    if "," not in hosts:
-        return [url]
-    return [urlunsplit(parts._replace(netloc=f"{login}{at}{host}")) for host in hosts.split(",")]
 
 
 async def _first(attempts: Sequence[Coroutine[Any, Any, asyncpg.Connection]]) -> asyncpg.Connection:

@@ -5,12 +5,12 @@ import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Annotated, Final, TypeVar
-from urllib.parse import urlsplit
 
 import anyio
 import typer
 from pydantic import SecretStr
 
+from schemas.hosts import around_hosts, each_host
 from schemas.login import BadUrl, parse_url
 from schemas.migrate import check
 from supervisor.config import Settings, load_settings
@@ -75,12 +75,12 @@ def _checked(url: SecretStr, what: str) -> str:
 def check_url(url: str, what: str = "database") -> None:
     """Refuse a malformed URL here: deeper down, a message could quote a piece of it, and so of a password."""
     try:
-        netloc = urlsplit(url).netloc
-        if netloc.count("@") > 1:
+        before, _, _ = around_hosts(url)
+        if before.count("@") > 1:
             fault = f"the {what} URL holds more than one @: in a password, @ is written as %40"
             raise DatabaseUnreachable(what=fault)
-        if "," not in netloc.rpartition("@")[2]:  # several hosts are the driver's own form
-            parse_url(url, what)
+        for one in each_host(url):
+            parse_url(one, what)
     except BadUrl as bad:
         raise DatabaseUnreachable(what=str(bad)) from None
     except ValueError:

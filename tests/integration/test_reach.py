@@ -10,10 +10,11 @@ from uuid import UUID
 import pytest
 
 from schemas import Query, queries
+from schemas.hosts import each_host
 from supervisor.embedded import Urls
 from supervisor.errors import DatabaseUnreachable, OutcomeUnknown
 from supervisor.memory import Memory
-from supervisor.store import CONNECT_SECONDS, Store, connect, each_host
+from supervisor.store import CONNECT_SECONDS, Store, connect
 
 
 @pytest.fixture

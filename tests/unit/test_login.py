@@ -10,6 +10,8 @@ def test_a_url_is_taken_apart() -> None:
     assert (url.user, url.password, url.database) == ("ops@x", "p/w", "my base")
     other = parse_url("postgres://?host=/run&user=ops&password=secret&dbname=base", "migrate")
     assert (other.user, other.password, other.database) == ("ops", "secret", "base")
+    several = parse_url("postgresql://ops:pw@[::1]:5433,db:5434/base", "migrate")
+    assert (several.user, several.password, several.database) == ("ops", "pw", "base")
     bare = parse_url("postgresql://db", "migrate")
     assert (bare.user, bare.password, bare.database) == (None, None, None)
 

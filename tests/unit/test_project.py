@@ -221,6 +221,7 @@ def test_only_a_single_project_has_a_database_by_default(
             "postgres://u@h1:1,h2:2/a?sslmode=require&dbname=b",
             "postgres://u@h1:1,h2:2/proj_a?sslmode=require",
         ),
+        ("postgresql://u@[::1],h2/a", "postgresql://u@[::1],h2/proj_a"),
         ("postgresql:///a?host=/run/pg&database=b&user=x", "postgresql:///proj_a?host=/run/pg&user=x"),
     ],
 )
