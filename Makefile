@@ -61,7 +61,7 @@ test: venv tools lint ## run every check and the whole test suite; REDIS=real|ho
 	$(if $(REDIS),TENURE_TEST_REDIS=$(REDIS)) $(BIN)/pytest -n $(JOBS) --dist worksteal
 
 chaos: venv tools ## play every fault scenario and judge what was recorded; SCENARIO=C03 SEED=7 REPEAT=10 AT_ONCE=2 LAYER=proxies
-	$(BIN)/python -m tests.chaos $(foreach one,$(SCENARIO),--scenario $(one)) $(if $(SEED),--seed $(SEED)) \
+	exec $(BIN)/python -m tests.chaos $(foreach one,$(SCENARIO),--scenario $(one)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(LAYER),--layer $(LAYER)) --repeat $(or $(REPEAT),1) --jobs $(or $(AT_ONCE),1)
 
 sim: venv ## simulate a fleet on a real database, decided by a seed; SEED=7, or SEEDS=1..100

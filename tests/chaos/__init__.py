@@ -11,6 +11,7 @@ The rooms, from the ground up:
     namespaces   that by network namespaces, a bridge and nft (root); proxies: that by relays on loopback
     template     one migrated PostgreSQL data directory, made once and copied for each server
     processes    a process on a host; its end is written to deaths.jsonl
+    strays       what outlived a run that was killed: how it is recognised and ended
     postgres     a server, primary or standby; servers: the sink, Redis, pgbouncer; clocks: libfaketime
     member       one replica. recorder.py runs in it: the product, with every call of its store logged (calls)
     variants     replicas that are made otherwise; guards: rules that can be taken out, for negative controls

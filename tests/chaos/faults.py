@@ -18,6 +18,7 @@ from typing import Final
 import asyncpg
 
 from supervisor.descendants import descendants
+from supervisor.tether import tethered
 from tests.chaos.clocks import set_clock
 from tests.chaos.layer import NotHere, Way
 from tests.chaos.world import World
@@ -311,7 +312,7 @@ class SlowSync:
         command += ["-e", f"inject=fdatasync:{injected}"]
         for pid in world.postgres[self.target].pids():
             command += ["-p", str(pid)]
-        self._tracers.append(subprocess.Popen(command))
+        self._tracers.append(subprocess.Popen(tethered(command), start_new_session=True))
 
     async def stop(self, world: World) -> None:
         tracer = self._tracers.pop()

@@ -10,7 +10,6 @@ and the scenario is not run.
 
 import os
 import shutil
-import subprocess
 from collections.abc import Sequence
 from typing import ClassVar, Final, Literal, Protocol
 
@@ -74,11 +73,9 @@ def namespaces_work() -> str | None:
     missing = [tool for tool in ("ip", "nft", "nsenter", "setpriv") if shutil.which(tool) is None]
     if missing:
         return f"not installed: {', '.join(missing)}"
-    name = f"tnrprobe{os.getpid()}"
-    probe = f"ip netns add {name} && ip netns exec {name} nft add table inet probe"
-    done = subprocess.run(["/bin/sh", "-c", probe], capture_output=True, text=True, check=False)
-    subprocess.run(["/bin/sh", "-c", f"ip netns del {name}"], capture_output=True, check=False)
-    return None if done.returncode == 0 else done.stderr.strip()
+    from tests.chaos.namespaces import probe
+
+    return probe()
 
 
 def choose_layer(wanted: str | None = None) -> type[Layer]:

@@ -70,6 +70,12 @@ class Worker:
                 "fired_until = fired_until + interval '1 microsecond' WHERE cron IS NOT NULL"
             )
 
+    async def abandon(self) -> None:
+        """At once, whatever is being enqueued: for a world that is closed."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
     async def _feed(self) -> None:
         owed = 0.0
         while not self._stopping:

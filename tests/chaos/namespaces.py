@@ -11,20 +11,21 @@ import ctypes
 import fcntl
 import os
 import shutil
-import signal
 import subprocess
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from tests.chaos import strays
 from tests.chaos.layer import NotHere, Way
 from tests.chaos.relay import Relay
 from tests.chaos.web import fetch
 
 IP: Final = shutil.which("ip") or "/usr/sbin/ip"
 SLOTS: Final = 60
+# not the directory that TMPDIR names: who has a slot must be the same question for every run on the machine
+LOCKS: Final = Path("/tmp")  # noqa: S108
+LOCK: Final = "tenure-chaos-slot-"
 OBSERVER: Final = 254
 
 
@@ -54,6 +55,7 @@ class Namespaces:
             _ip_batch(inside, "-n", self._ns(host))
 
     def close(self) -> None:
+        """Everything under the slot's names goes, and the slot last."""
         for relays in self._relays.values():
             for relay in relays:
                 relay.close()
@@ -172,45 +174,69 @@ class Namespaces:
         return f"tnr{self._slot}v{self._hosts.index(host) + 1}"
 
 
+def probe() -> str | None:
+    """Why a host cannot be made here; None = it can. Under a slot, so that a killed probe is cleared."""
+    try:
+        layer = Namespaces()
+    except NotHere as reason:
+        return str(reason)
+    try:
+        layer.open(["probe"])
+        layer._apply("probe")
+    except RuntimeError as error:
+        return str(error).partition("\n")[0]
+    finally:
+        layer.close()
+    return None
+
+
+def clear_leftovers() -> None:
+    """What has no lock has no owner: the kernel takes it from whoever dies."""
+    for path in LOCKS.glob(f"{LOCK}*"):
+        slot = path.name.removeprefix(LOCK)
+        if slot.isdecimal() and path.stat().st_uid == os.geteuid() and (lock := _hold(int(slot))) is not None:
+            os.close(lock)
+
+
 def _take_slot() -> tuple[int, int]:
     """A free slot, and the descriptor that holds it; leftovers of killed runs go on the way."""
-    taken: tuple[int, int] | None = None
+    clear_leftovers()
     for slot in range(1, SLOTS + 1):
-        path = Path(tempfile.gettempdir(), f"tenure-chaos-slot-{slot}")
-        if taken is not None and not path.exists():
-            continue
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            continue
-        _clear(slot)
-        if taken is None:
-            taken = slot, lock
-        else:
-            os.close(lock)
-    if taken is None:
-        raise NotHere(f"all {SLOTS} slots of namespaces are in use")
-    return taken
+        if (lock := _hold(slot)) is not None:
+            return slot, lock
+    raise NotHere(f"all {SLOTS} slots of namespaces are in use")
+
+
+def _hold(slot: int) -> int | None:
+    """The slot, with nothing in it; None = somebody has it."""
+    lock = os.open(LOCKS / f"{LOCK}{slot}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    _clear(slot)
+    return lock
 
 
 def _clear(slot: int) -> None:
     """Everything under the slot's names, and whoever still runs there."""
-    for path in Path("/run/netns").glob(f"tnr{slot}-*") if Path("/run/netns").is_dir() else ():
-        for pid in _output([IP, "netns", "pids", path.name]).split():
-            with suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
+    names = list(Path("/run/netns").glob(f"tnr{slot}-*")) if Path("/run/netns").is_dir() else []
+    if names:
+        strays.end(strays.of_namespaces(names))
+    for path in names:
         _output([IP, "netns", "del", path.name])
     # a namespace goes some time after its name does, and would take its link with it only then
     for path in Path("/sys/class/net").glob(f"tnr{slot}v*"):
         _output([IP, "link", "del", path.name])
-    _output([IP, "link", "del", f"tnr{slot}br"])
+    if Path(f"/sys/class/net/tnr{slot}br").exists():
+        _output([IP, "link", "del", f"tnr{slot}br"])
 
 
 def _output(command: Sequence[str]) -> str:
     """What it says; nothing where it fails."""
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    done = subprocess.run(command, capture_output=True, text=True, check=False, start_new_session=True)
+    return done.stdout
 
 
 def _ip_batch(lines: Sequence[str], *options: str) -> None:
@@ -218,6 +244,8 @@ def _ip_batch(lines: Sequence[str], *options: str) -> None:
 
 
 def _run(command: Sequence[str], text: str | None = None) -> None:
-    done: Any = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    done: Any = subprocess.run(
+        command, input=text, capture_output=True, text=True, check=False, start_new_session=True
+    )
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}\n{text or ''}")

@@ -8,24 +8,26 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from tests.chaos import strays
+
 PREFIX: Final = "tenure-chaos-"
 ROOM_BYTES: Final = 2_000_000_000
 
 
+PLACES: Final = (Path("/dev/shm"), Path(tempfile.gettempdir()))  # noqa: S108  mkdtemp makes the names
+
+
 def ground() -> Path:
     """Where there is room for data directories."""
-    places = [Path("/dev/shm"), Path(tempfile.gettempdir())]  # noqa: S108  mkdtemp makes the names
-    return next((p for p in places if p.is_dir() and shutil.disk_usage(p).free > ROOM_BYTES), places[-1])
+    return next((p for p in PLACES if p.is_dir() and shutil.disk_usage(p).free > ROOM_BYTES), PLACES[-1])
 
 
 class Place:
-    """A directory of one world's own; `close` removes it with whatever is mounted in it."""
+    """A directory of one world's own; `close` removes it with whatever is mounted in it or runs for it."""
 
     def __init__(self) -> None:
         clear_leftovers()
-        self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}world-", dir=ground()))
-        self.path.chmod(0o711)
-        self._lock = _lock(self.path)
+        self.path, self._lock = _make()
 
     def close(self) -> None:
         _remove(self.path)
@@ -33,26 +35,44 @@ class Place:
 
 
 def clear_leftovers() -> None:
-    for path in ground().glob(f"{PREFIX}world-*"):
+    """What has no lock has no owner: the kernel takes it from whoever dies."""
+    for path in (path for place in PLACES for path in place.glob(f"{PREFIX}world-*")):
         try:
-            if path.stat().st_uid == os.geteuid():
-                lock = _lock(path)
-                _remove(path)
-                os.close(lock)
+            if path.stat().st_uid != os.geteuid():
+                continue
+            lock = _lock(path)
         except (BlockingIOError, FileNotFoundError):
             continue
+        _remove(path)
+        os.close(lock)
 
 
 def mount_tmpfs(path: Path, size_bytes: int) -> None:
     path.mkdir(exist_ok=True)
-    subprocess.run(["/bin/mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", path], check=True)
+    command = ["/bin/mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(path)]
+    subprocess.run(command, check=True, start_new_session=True)
+
+
+def _make() -> tuple[Path, int]:
+    """Another run may take a directory for left behind before it is locked; then there is the next."""
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}world-", dir=ground()))
+        try:
+            path.chmod(0o711)
+            lock = _lock(path)
+        except (BlockingIOError, FileNotFoundError):
+            continue
+        if path.exists():
+            return path, lock
+        os.close(lock)
 
 
 def _remove(path: Path) -> None:
+    strays.end(strays.of_world(path))
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     for mount in mounts:
         if mount.startswith(f"{path}/"):
-            subprocess.run(["/bin/umount", "-l", mount], check=False)
+            subprocess.run(["/bin/umount", "-l", mount], check=False, start_new_session=True)
     shutil.rmtree(path, ignore_errors=True)
 
 

@@ -66,7 +66,12 @@ class Postgres:
 
     async def make(self, primary: tuple[str, int] | None = None, disk_bytes: int = 0) -> None:
         """Copy the template; with the address of a primary, as its standby."""
-        await asyncio.to_thread(self._copy, disk_bytes)
+        copying = asyncio.ensure_future(asyncio.to_thread(self._copy, disk_bytes))
+        try:
+            await asyncio.shield(copying)
+        finally:
+            # a thread goes on when its waiter is cancelled, and would copy into what is being removed
+            await asyncio.wait([copying])
         settings = {**SETTINGS, **TUNED, **self.settings, "port": str(self.port), "cluster_name": self.host}
         settings["listen_addresses"] = self.layer.address(self.host)
         if primary is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from supervisor.cluster import Account
 from supervisor.tether import tethered
+from tests.chaos import strays
 from tests.chaos.journal import Journal
 from tests.chaos.layer import Layer
 
@@ -47,8 +48,9 @@ class Process:
 
 
 class Processes:
-    def __init__(self, layer: Layer, deaths: Journal) -> None:
+    def __init__(self, layer: Layer, deaths: Journal, world: Path) -> None:
         self._layer = layer
+        self._mark = {strays.MARK: str(world)}
         self._deaths = deaths
         self.all: list[Process] = []
 
@@ -66,7 +68,13 @@ class Processes:
         line = line if account else tethered(line)
         with log.open("ab") as sink:
             process = await asyncio.create_subprocess_exec(
-                *line, env=env, cwd="/", stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink
+                *line,
+                env={**(os.environ if env is None else env), **self._mark},
+                cwd="/",
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                start_new_session=True,  # a terminal's Ctrl-C is for the run, which then ends them in order
             )
         ended = asyncio.create_task(self._bury(host, process))
         started = Process(host, log, process, ended)

@@ -2,7 +2,7 @@
 
 CHAOS_HOST is the host's name, CHAOS_WORKER the worker's, CHAOS_CALLS the file for the calls; CHAOS_GUARDS
 names guards that are taken out in this process (guards.py). Commands get CHAOS_ROOT, CHAOS_HOST,
-CHAOS_EFFECTS and CHAOS_SINK in their environment. Nothing else differs from `tenure up`.
+CHAOS_EFFECTS, CHAOS_SINK and CHAOS_WORLD in their environment. Nothing else differs from `tenure up`.
 """
 
 import asyncio
@@ -26,9 +26,10 @@ from supervisor.wiring import run_replica
 from tests.chaos.calls import answer, arguments
 from tests.chaos.guards import take_out
 from tests.chaos.journal import Journal
+from tests.chaos.strays import MARK
 from tests.chaos.variants import VARIANTS
 
-PASSED_ON = ("CHAOS_HOST", "CHAOS_EFFECTS", "CHAOS_SINK")
+PASSED_ON = ("CHAOS_HOST", "CHAOS_EFFECTS", "CHAOS_SINK", MARK)
 
 
 def record_calls(journal: Journal, worker: str) -> None:

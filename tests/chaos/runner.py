@@ -11,7 +11,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -126,12 +125,13 @@ async def _play(
     except Exception as error:  # noqa: BLE001  whatever broke, the world is closed and its history kept
         found.append(f"{type(error).__name__}: {error}\n{await world.report()}")
     finally:
-        with suppress(Exception):  # the next world must not be fed by this one
-            await load.stop()
-        world.figures |= figures_of(world.history)
-        result.figures = world.figures
-        result.schedule = schedule_of(world.history)
-        await world.close()
+        try:
+            await load.abandon()  # the next world must not be fed by this one
+            world.figures |= figures_of(world.history)
+            result.figures = world.figures
+            result.schedule = schedule_of(world.history)
+        finally:
+            await world.close()
     result.verdict = _verdict(world.history, scenarios, found, world.doubts)
 
 

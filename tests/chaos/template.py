@@ -57,6 +57,8 @@ def template() -> Template:
     with _alone(home):
         facts = home / "facts.json"
         if not facts.exists():
+            # whoever was killed while making it left a server that is not tied to anybody
+            Cluster(home / "data", binaries=home, log=home / "log").stop()
             shutil.rmtree(home, ignore_errors=True)
             _make(home, facts)
     os.utime(home)

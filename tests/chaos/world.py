@@ -67,7 +67,7 @@ class World:
         self.sink_port = self.redis_port = self.pgbouncer_port = 0
         self._nemesis = Journal(self.history / "faults.jsonl")
         self._deaths = Journal(self.history / "deaths.jsonl")
-        self.processes = Processes(layer, self._deaths)
+        self.processes = Processes(layer, self._deaths, self.home)
         self.see = Observer("")
 
     # making it
@@ -244,11 +244,13 @@ class World:
         return "\n".join(lines)
 
     async def close(self) -> None:
-        await self.see.close()
-        for server in self.postgres.values():
-            # killed, it would leave its shared memory behind
-            await server.end(signal.SIGQUIT)
-        await self.processes.close()
-        self.layer.close()
-        self._nemesis.close()
-        self._deaths.close()
+        try:
+            await self.see.close()
+            for server in self.postgres.values():
+                # killed, it would leave its shared memory behind
+                await server.end(signal.SIGQUIT)
+            await self.processes.close()
+        finally:
+            self.layer.close()
+            self._nemesis.close()
+            self._deaths.close()
