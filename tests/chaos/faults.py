@@ -21,6 +21,7 @@ from supervisor.descendants import descendants
 from supervisor.tether import tethered
 from tests.chaos.clocks import set_clock
 from tests.chaos.layer import NotHere, Way
+from tests.chaos.place import fill
 from tests.chaos.world import World
 
 AWAKE_SECONDS: Final = 0.3
@@ -279,15 +280,11 @@ class DiskFull:
     target: str = "pg1"
 
     async def start(self, world: World) -> None:
-        filler = world.postgres[self.target].home / "data" / "filler"
-        with filler.open("wb") as file, suppress(OSError):
-            while True:
-                file.write(bytes(65536))
-                file.flush()
+        fill(world.postgres[self.target].data / "filler")
 
     async def stop(self, world: World) -> None:
         server = world.postgres[self.target]
-        (server.home / "data" / "filler").unlink()
+        (server.data / "filler").unlink()
         # a server that met the full disk while it recovered may stay there, with room or without
         if not await server.recovers(RECOVERY_SECONDS):
             if server.alive:

@@ -1,5 +1,6 @@
 """Directories of a run: in memory where there is room, locked while in use, cleared when a run was killed."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -51,6 +52,17 @@ def mount_tmpfs(path: Path, size_bytes: int) -> None:
     path.mkdir(exist_ok=True)
     command = ["/bin/mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(path)]
     subprocess.run(command, check=True, start_new_session=True)
+
+
+def fill(path: Path) -> None:
+    """A file that takes all the room there is. Unbuffered: the close would write a buffer once more."""
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(65536))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
 
 
 def _make() -> tuple[Path, int]:
