@@ -5,14 +5,16 @@
 SELECT clock_timestamp() AS now
 
 -- name: see_outcomes
--- Attempts that ended within the hour, by minute; by index, and of the newest $1 of each kind only, so that it costs the same whatever the history holds.
-SELECT floor(extract(epoch FROM statement_timestamp() - e.finished_at) / 60)::integer AS minutes_ago, e.state,
+-- Attempts that ended in this minute and the 59 before; by index, and of the newest $1 of each kind only, so that it costs the same whatever the history holds.
+-- The minutes are whole ones, so that one that is over keeps its figures.
+SELECT (extract(epoch FROM date_bin('1 minute', statement_timestamp(), 'epoch')
+        - date_bin('1 minute', e.finished_at, 'epoch')) / 60)::integer AS minutes_ago, e.state,
     count(*) AS runs, max(e.waited)::float8 AS longest_wait_seconds
 FROM (
     (SELECT r.finished_at, r.state, extract(epoch FROM r.started_at - r.not_before) AS waited
      FROM supervisor.job_run r
      WHERE r.state IN ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED') AND r.next_attempt_id IS NULL
-       AND r.retry_at IS NULL AND r.finished_at > statement_timestamp() - interval '1 hour'
+       AND r.retry_at IS NULL AND r.finished_at >= date_bin('1 minute', statement_timestamp(), 'epoch') - interval '59 min'
      ORDER BY r.finished_at DESC LIMIT $1::integer)
     UNION ALL
     -- those that another attempt followed are found through it
@@ -23,13 +25,13 @@ FROM (
     -- LIMIT keeps it a look-up by id: joined as a set, it reads the whole table
     CROSS JOIN LATERAL (SELECT b.finished_at, b.state, b.started_at, b.not_before
         FROM supervisor.job_run b WHERE b.id = n.retry_of_id LIMIT 1) p
-    WHERE n.retry_of_id IS NOT NULL AND p.finished_at > statement_timestamp() - interval '1 hour'
+    WHERE n.retry_of_id IS NOT NULL AND p.finished_at >= date_bin('1 minute', statement_timestamp(), 'epoch') - interval '59 min'
     UNION ALL
     -- those whose next attempt is owed
     (SELECT o.finished_at, o.state, extract(epoch FROM o.started_at - o.not_before)
      FROM supervisor.job_run o
      WHERE o.retry_at IS NOT NULL AND o.next_attempt_id IS NULL
-       AND o.finished_at > statement_timestamp() - interval '1 hour'
+       AND o.finished_at >= date_bin('1 minute', statement_timestamp(), 'epoch') - interval '59 min'
      ORDER BY o.retry_at DESC LIMIT $1::integer)
 ) e
 GROUP BY 1, 2

@@ -24,7 +24,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Attempts that ended, minute by minute over an hour, stacked by how."""
+    """Attempts that ended, by whole minutes over an hour, the last of them not over yet; stacked by how."""
 
     pieces: list[Piece]
     peak: int

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+import schemas
 from supervisor import console
 from supervisor.api import create_app
 from supervisor.config import Settings
@@ -264,3 +265,21 @@ async def test_the_headline_is_not_older_than_the_lease(site: Site, monkeypatch:
     for path in ("/", "/leadership"):
         assert "w2 has led for" not in await site.words(path), "a lease of another server leads nobody"
     assert "Nobody has led." in " ".join((await site.words("/leadership")).replace(" .", ".").split())
+
+
+async def test_a_minute_that_is_over_keeps_its_figure(site: Site) -> None:
+    """The buckets are whole minutes: they do not move with the moment at which somebody looks."""
+    scene = site.scene
+    run = await scene.run_to("SUCCEEDED")
+    minute = "SELECT date_trunc('minute', clock_timestamp())"
+    cases = [(1, 0.0), (1, 59.9), (2, 59.9), (59, 0.0), (60, 59.9)]
+    while cases:
+        begun = await scene.value(minute)
+        minutes, second = cases[0]
+        ended = begun - timedelta(minutes=minutes) + timedelta(seconds=second)
+        await scene.force("UPDATE supervisor.job_run SET finished_at = $2 WHERE id = $1", run, ended)
+        rows = await scene.connection.fetch(schemas.queries()["see_outcomes"].sql, 100)
+        if begun != await scene.value(minute):
+            continue
+        assert [row["minutes_ago"] for row in rows] == ([minutes] if minutes < 60 else []), ended
+        cases.pop(0)
