@@ -1,8 +1,9 @@
 """Why is this run not running? One reason, the first that holds, with its evidence and what to do next.
 
-`explain` reads the stored facts and is what the command line, the API and the console ask; `decide` is pure:
-facts in, reason out. Its order is the leader's own: what would have to change first stands first. A run that
-is running, or has ended, is told so. No sentence holds an age: whoever shows it has the database's `now`.
+`explain` reads the stored facts and is what the command line, the API and the console ask; `explain_all` does
+so for all runs of a page with as many questions as for one. `decide` is pure: facts in, reason out. Its order
+is the leader's own: what would have to change first stands first. A run that is running, or has ended, is
+told so. No sentence holds an age: whoever shows it has the database's `now`.
 """
 
 import json
@@ -49,14 +50,15 @@ class Candidate:
 class Facts:
     """`run` is a row of `read_why`; occupants take the job's concurrency, `occupied` counts all of them.
 
-    `waiting` are the domains whose runs only wait, and have slots of their own.
+    `waiting` are the domains whose runs only wait, and have slots of their own. `ahead` is None where nobody
+    counted who is before it.
     """
 
     run: Mapping[str, Any]
     occupants: Sequence[int] = ()
     occupied: int = 0
     candidates: Sequence[Candidate] = ()
-    ahead: int = 0
+    ahead: int | None = 0
     waiting: frozenset[str] = frozenset()
 
 
@@ -98,26 +100,56 @@ class Why:
 
 async def explain(store: Store, run_id: int, timings: Timings | None = None) -> Why:
     """Read what is stored about this run, and decide. `timings` are the fleet's; None = the settings'."""
-    timings = timings or load_settings().timings
-    row = await store.row("read_why", run_id, timings.stop_bound)
-    if row is None:
+    found = await explain_all(store, [run_id], timings or load_settings().timings)
+    if run_id not in found:
         raise NotFound(kind="run", name=run_id)
-    run = dict(row)
-    facts = await _about_the_queue(store, run, timings) if _is_queued(run) else Facts(run)
-    return Why(run_id, run["state"], run["continuation_state"], run["now"], decide(facts, timings))
+    return found[run_id]
 
 
-async def _about_the_queue(store: Store, run: Mapping[str, Any], timings: Timings) -> Facts:
-    occupants = await store.rows("list_occupants", run["id"], timings.stop_bound)
+async def explain_all(
+    store: Store, run_ids: Sequence[int], timings: Timings, *, counted: bool = True
+) -> dict[int, Why]:
+    """Of those that there are, by number. Not `counted`: who is before each in the line is left out, which
+    costs most where many wait."""
+    runs = [dict(row) for row in await store.rows("read_why", run_ids, timings.stop_bound)]
+    queued = [run for run in runs if _is_queued(run)]
+    facts = await _about_the_queue(store, queued, timings, counted=counted) if queued else {}
+    return {
+        run["id"]: Why(
+            run["id"],
+            run["state"],
+            run["continuation_state"],
+            run["now"],
+            decide(facts.get(run["id"], Facts(run)), timings),
+        )
+        for run in runs
+    }
+
+
+async def _about_the_queue(
+    store: Store, runs: Sequence[Mapping[str, Any]], timings: Timings, *, counted: bool
+) -> dict[int, Facts]:
+    jobs = sorted({run["job_definition_id"] for run in runs})
+    occupants = await store.rows("list_occupants", jobs, timings.stop_bound)
+    taken: dict[int, Mapping[str, Any]] = {row["job_definition_id"]: dict(row) for row in occupants}
     replicas = await store.rows("list_candidates")
-    return Facts(
-        run=run,
-        occupants=[row["id"] for row in occupants],
-        occupied=occupants[0]["total"] if occupants else 0,
-        candidates=[Candidate(**{**row, "held": json.loads(row["held"])}) for row in replicas],
-        ahead=await store.value("count_ahead", run["id"]),
-        waiting=_that_wait(),
-    )
+    candidates = [Candidate(**{**row, "held": json.loads(row["held"])}) for row in replicas]
+    lines = await store.rows("count_ahead", [run["id"] for run in runs]) if counted else ()
+    ahead = {row["id"]: row["ahead"] for row in lines}
+    waiting = _that_wait()
+    found = {}
+    for run in runs:
+        job = taken.get(run["job_definition_id"], {"runs": (), "total": 0})
+        others = [one for one in job["runs"] if one != run["id"]]  # it may have been given out meanwhile
+        found[run["id"]] = Facts(
+            run=run,
+            occupants=others,
+            occupied=job["total"] - (len(job["runs"]) - len(others)),
+            candidates=candidates,
+            ahead=ahead.get(run["id"]),
+            waiting=waiting,
+        )
+    return found
 
 
 def _that_wait() -> frozenset[str]:
@@ -284,9 +316,8 @@ def _without_a_place(facts: Facts, timings: Timings) -> Reason:
     if not heard:
         return _no_replica(facts, able, timings)
     if free := sum(one.free_in(pool, waiting) for one in heard):
-        count = f"{facts.ahead}{'+' if facts.ahead >= AHEAD_LIMIT else ''}"
-        text = f"it is due, {count} runs are before it; the leader gives it out with its next tick"
-        evidence = {"ahead": facts.ahead, "free_slots": free, "leader": facts.run["leader"]}
+        text = f"it is due{_line(facts.ahead)}; the leader gives it out with its next tick"
+        evidence = _known(ahead=facts.ahead, free_slots=free, leader=facts.run["leader"])
         return Reason("IN_LINE", text, "nothing; if it stays so: `tenure doctor`", None, evidence)
     runs = sum((one.held_in(pool, waiting) for one in heard), Counter[str]())
     whose = ", ".join(f"{count} of {name}" for name, count in runs.most_common())
@@ -294,11 +325,17 @@ def _without_a_place(facts: Facts, timings: Timings) -> Reason:
     taken = {
         one.worker_id: f"{one.held_in(pool, waiting).total()}/{size_of(pool, one.slots)}" for one in heard
     }
-    evidence = {"replicas": taken, "runs": dict(runs), "ahead": facts.ahead}
+    evidence = _known(replicas=taken, runs=dict(runs), ahead=facts.ahead)
     advice = "wait, start another replica (`tenure up`) or give the replicas more TENURE_SLOTS"
     if pool is not None:
         advice = "wait, or start another replica (`tenure up`)"
     return Reason("NO_FREE_SLOT", text, advice, None, evidence)
+
+
+def _line(ahead: int | None) -> str:
+    if ahead is None:
+        return ""
+    return f", {ahead}{'+' if ahead >= AHEAD_LIMIT else ''} runs are before it"
 
 
 def _no_replica(facts: Facts, able: Sequence[Candidate], timings: Timings) -> Reason:

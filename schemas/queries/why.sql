@@ -1,8 +1,8 @@
 -- What could keep a run from running, as facts; which of them does is decided in supervisor/why.py.
 
 -- name: read_why
--- The run, its job, the leader and the attempt before: one row of one moment.
-SELECT r.id, r.state, r.attempt, r.starts, r.max_attempts, r.not_before, r.scheduled_for, r.continuation_state,
+-- Each run with its job, the leader and the attempts before and after: one row of one moment.
+SELECT r.id, r.job_definition_id, r.state, r.attempt, r.starts, r.max_attempts, r.not_before, r.scheduled_for, r.continuation_state,
     r.continuation_reason, r.continuation_check_deadline_at, r.assigned_worker_id, r.assigned_at, r.started_at,
     r.started_at + make_interval(secs => r.timeout_seconds) AS times_out_at, r.finished_at, r.finished_by, r.error_code,
     r.error_message, r.retry_at, r.next_attempt_id, r.retry_of_id, r.domain, r.cancel_requested_at,
@@ -17,7 +17,8 @@ SELECT r.id, r.state, r.attempt, r.starts, r.max_attempts, r.not_before, r.sched
     (SELECT s.value::text::float8 FROM supervisor.setting s WHERE s.name = 'reassign_after_seconds')
         AS reassign_after_seconds,
     w.heartbeat_at AS worker_heard_at, w.state AS worker_state,
-    b.id AS before_id, b.worker_id AS before_worker_id, b.stops_at AS before_stops_at, clock_timestamp() AS now
+    b.id AS before_id, b.worker_id AS before_worker_id, b.stops_at AS before_stops_at,
+    n.state AS next_state, n.not_before AS next_not_before, clock_timestamp() AS now
 FROM supervisor.job_run r
 CROSS JOIN supervisor.leader_epoch e
 CROSS JOIN supervisor.leader_lease l
@@ -43,25 +44,27 @@ LEFT JOIN LATERAL (
     FROM supervisor.job_run a LEFT JOIN supervisor.worker aw ON aw.worker_id = a.assigned_worker_id
     WHERE a.root_id = r.root_id AND a.id <> r.id AND a.started_at IS NOT NULL AND a.executor_stopped_at IS NULL
     ORDER BY 3 DESC LIMIT 1) b ON true
-WHERE r.id = $1::bigint
+-- LIMIT keeps it a look-up by id
+LEFT JOIN LATERAL (SELECT f.state, f.not_before FROM supervisor.job_run f WHERE f.id = r.next_attempt_id LIMIT 1) n ON true
+WHERE r.id = ANY ($1::bigint[])
 
 -- name: list_occupants
--- Who takes the concurrency of this run's job: live runs, and ended ones whose executor may still be at it.
-SELECT o.id, o.state, count(*) OVER () AS total
-FROM supervisor.job_run r
+-- Who takes the concurrency of these jobs: live runs, and ended ones whose executor may still be at it. A hundred are named.
+SELECT d.id AS job_definition_id, o.total, o.runs
+FROM supervisor.job_definition d
 CROSS JOIN supervisor.leader_epoch e
 CROSS JOIN LATERAL (
-    SELECT a.id, a.state FROM supervisor.job_run a
-    WHERE a.job_definition_id = r.job_definition_id AND a.state IN ('ASSIGNED', 'RUNNING')
-    UNION ALL
-    SELECT a.id, a.state FROM supervisor.job_run a
-    WHERE a.job_definition_id = r.job_definition_id AND a.state IN ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED')
-      AND a.started_at IS NOT NULL AND a.executor_stopped_at IS NULL
-      AND clock_timestamp() < coalesce((SELECT greatest(w.heartbeat_at, e.since)
-          + make_interval(secs => greatest(w.stop_bound_seconds, $2::float8)) FROM supervisor.worker w
-              WHERE w.worker_id = a.assigned_worker_id), a.started_at + make_interval(secs => $2::float8))) o
-WHERE r.id = $1::bigint AND o.id <> r.id
-ORDER BY o.id LIMIT 100
+    SELECT count(*) AS total, coalesce((array_agg(u.id ORDER BY u.id))[:100], '{}') AS runs FROM (
+        SELECT a.id FROM supervisor.job_run a
+        WHERE a.job_definition_id = d.id AND a.state IN ('ASSIGNED', 'RUNNING')
+        UNION ALL
+        SELECT a.id FROM supervisor.job_run a
+        WHERE a.job_definition_id = d.id AND a.state IN ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED')
+          AND a.started_at IS NOT NULL AND a.executor_stopped_at IS NULL
+          AND clock_timestamp() < coalesce((SELECT greatest(w.heartbeat_at, e.since)
+              + make_interval(secs => greatest(w.stop_bound_seconds, $2::float8)) FROM supervisor.worker w
+                  WHERE w.worker_id = a.assigned_worker_id), a.started_at + make_interval(secs => $2::float8))) u) o
+WHERE d.id = ANY ($1::bigint[]) AND d.concurrency IS NOT NULL
 
 -- name: list_candidates
 -- Every replica that has not left: its domains, how long it is silent, and whose runs take its slots.
@@ -75,10 +78,14 @@ WHERE w.state <> 'gone'
 ORDER BY w.worker_id
 
 -- name: count_ahead
--- Due runs of the domain that are given out before this one; counting stops at a thousand.
-SELECT count(*) AS ahead FROM (
-    SELECT FROM supervisor.job_run r
-    JOIN supervisor.job_run o ON o.domain = r.domain AND o.state IN ('PENDING', 'ORPHANED') AND o.id <> r.id
-    WHERE r.id = $1::bigint AND o.not_before <= clock_timestamp()
-      AND (-o.priority, o.not_before, o.id) < (-r.priority, r.not_before, r.id)
-    LIMIT 1000) line
+-- Due runs of its domain that are given out before each of these; counting stops at a thousand.
+SELECT r.id, line.ahead
+FROM supervisor.job_run r
+CROSS JOIN LATERAL (
+    SELECT count(*) AS ahead FROM (
+        SELECT FROM supervisor.job_run o
+        WHERE o.domain = r.domain AND o.state IN ('PENDING', 'ORPHANED') AND o.id <> r.id
+          AND o.not_before <= clock_timestamp()
+          AND (-o.priority, o.not_before, o.id) < (-r.priority, r.not_before, r.id)
+        LIMIT 1000) u) line
+WHERE r.id = ANY ($1::bigint[])

@@ -13,6 +13,7 @@ from supervisor.console import page
 from supervisor.console.forms import Form, Operator, text_of
 from supervisor.console.kept import Kept
 from supervisor.console.runs import Filter, find
+from supervisor.console.waiting import reasons
 from supervisor.errors import BadInput, NotFound
 from supervisor.store import Record
 
@@ -47,6 +48,7 @@ def routes(replica: ReplicaView) -> page.PageRouter:
         if row is None:
             raise NotFound(kind="job", name=name)
         job: dict[str, Any] = json.loads(row["job"])
+        found = await find(store, Filter(job=name), None, RUNS)
         return page.render(
             request,
             "job.html",
@@ -54,7 +56,8 @@ def routes(replica: ReplicaView) -> page.PageRouter:
             job=job,
             marks=(await marks.get()).get(job["id"], ()),
             skips=await store.rows("see_skipped_fires", job["id"], SKIPS),
-            found=await find(store, Filter(job=name), None, RUNS),
+            found=found,
+            reasons=await reasons(store, found.rows, replica.settings.timings),
         )
 
     @router.post("/jobs/{name:path}")

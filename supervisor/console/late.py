@@ -12,7 +12,7 @@ from supervisor.console.attention import LATE_SECONDS
 from supervisor.console.kept import Kept
 from supervisor.console.run import facts_of, sentence_of
 from supervisor.store import Record
-from supervisor.why import Why, explain, given_up_at
+from supervisor.why import Why, explain_all, given_up_at
 
 PAGE: Final = 50
 LIST: Final = 100
@@ -28,7 +28,8 @@ def routes(replica: ReplicaView) -> page.PageRouter:
 
     async def read_late() -> list[tuple[Record, Why]]:
         rows = await store.rows("see_late_runs", LATE_SECONDS, LATE + 1)
-        return [(row, await explain(store, row["id"], timings)) for row in rows]
+        found = await explain_all(store, [row["id"] for row in rows], timings)
+        return [(row, found[row["id"]]) for row in rows if row["id"] in found]
 
     late = Kept(read_late, KEPT_SECONDS)
 

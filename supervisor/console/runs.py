@@ -14,6 +14,7 @@ from fastapi import Query, Request, Response
 from supervisor.api.view import ReplicaView
 from supervisor.console import actions, page
 from supervisor.console.forms import Form, Operator, run_ids_of, text_of
+from supervisor.console.waiting import reasons
 from supervisor.errors import BadInput
 from supervisor.jobrun import LIVE, STATES
 from supervisor.store import Record, Store
@@ -94,6 +95,7 @@ def routes(replica: ReplicaView) -> page.PageRouter:
             now=await replica.store.value("see_clock"),
             chosen=chosen,
             found=found,
+            reasons=await reasons(replica.store, found.rows, replica.settings.timings),
             before=before,
             choices=CHOICES,
             domains=[row["domain"] for row in domains],

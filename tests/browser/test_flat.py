@@ -44,6 +44,10 @@ CALLS: dict[str, list[Any]] = {
     "see_lost_attempts": [50],
     "see_held_runs": [2000],
     "see_live_counts": [],
+    "read_why": [[7, 8], 30.0],
+    "list_occupants": [[1], 30.0],
+    "list_candidates": [],
+    "count_ahead": [[7, 8]],
 }
 
 

@@ -12,9 +12,10 @@ import httpx
 import pytest
 
 import schemas
-from supervisor import console
+from supervisor import console, why
 from supervisor.api import create_app
 from supervisor.config import Settings
+from supervisor.console.waiting import SHORT
 from supervisor.embedded import Urls
 from supervisor.store import Store
 from tests.integration.api.conftest import FakeReplica
@@ -283,3 +284,54 @@ async def test_a_minute_that_is_over_keeps_its_figure(site: Site) -> None:
             continue
         assert [row["minutes_ago"] for row in rows] == ([minutes] if minutes < 60 else []), ended
         cases.pop(0)
+
+
+async def test_a_list_says_of_each_run_that_waits_why(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many they are, it is asked once for all of them."""
+    scene = site.scene
+    await scene.job("one", concurrency=1)
+    await scene.run_to("RUNNING", "one")
+    await scene.job("off", enabled=False)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    failed = await scene.run_to("RUNNING")
+    await scene.finish(failed, "FAILED", "EXIT_1", delay=3600)
+    [again] = await scene.next_attempts()
+    given = await scene.run_to("ASSIGNED")
+    expected = {
+        again: "back-off, due in 59 min",
+        given: "about to start",
+        await scene.enqueue("one"): "job at its limit",
+        await scene.enqueue("job", not_before=later): "due in 59 min",
+        await scene.enqueue("off"): "job disabled",
+        await scene.enqueue(): "in line",
+    }
+    asked: list[str] = []
+    plain = Store.rows
+
+    async def rows(store: Store, query: Any, *args: Any, **more: Any) -> Any:
+        asked.append(str(query))
+        return await plain(store, query, *args, **more)
+
+    monkeypatch.setattr(Store, "rows", rows)
+    page = await site.html("/runs")
+    for run, words in expected.items():
+        row = re.search(rf'<tr id="run-{run}".*?</tr>', page, re.DOTALL)
+        assert row is not None
+        found = re.search(r'<td class="reason">(.*?)</td>', row[0], re.DOTALL)
+        assert found is not None, row[0]
+        assert re.sub(r"<[^>]+>", "", found[1]).startswith(words), found[1]
+    for _ in range(20):
+        await scene.enqueue("one")
+    asked.clear()
+    page = await site.html("/runs")
+    assert page.count(">job at its limit<") == 21
+    about = {"read_why", "list_occupants", "list_candidates", "count_ahead"}
+    assert [query for query in asked if query in about] == ["read_why", "list_occupants", "list_candidates"]
+    assert page.count("data-reason") > (await site.html("/jobs/one")).count("data-reason") == 20
+    assert "data-reason" not in await site.html("/runs?state=RUNNING"), "what runs needs no excuse"
+
+
+def test_every_reason_to_wait_has_a_short_form() -> None:
+    codes = set(re.findall(r'Reason\(\s*"([A-Z_]+)"', Path(why.__file__).read_text()))
+    assert codes - SHORT.keys() == {"ENDED", "NEXT_ATTEMPT_OWED", "RUNNING", "CANCELLING", "CONFIRMING"}
+    assert SHORT.keys() <= codes

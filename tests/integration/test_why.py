@@ -363,7 +363,7 @@ async def test_the_audit_is_searched_only_for_what_is_disabled_or_cancelled(led:
     run = await led.enqueue()
     await led.value("SELECT supervisor.save_job('ann', 'job', '{\"priority\": 1}', false)")
     sql = schemas.queries()["read_why"].sql
-    plan = await led.connection.fetch(f"EXPLAIN (ANALYZE, TIMING OFF) {sql}", run, 30.0)
+    plan = await led.connection.fetch(f"EXPLAIN (ANALYZE, TIMING OFF) {sql}", [run], 30.0)
     scans = [row[0] for row in plan if "on audit" in row[0]]
     assert scans
     assert all("never executed" in scan or "actual rows=0" in scan for scan in scans)
