@@ -26,6 +26,8 @@ LEADERLESS: Final = "`tenure worker list`: is a replica there? If not, `tenure u
 AHEAD_LIMIT: Final = 1000
 AT_MOST: Final = frozenset({"AWAITING_QUIESCE", "CANCELLING", "CONFIRMING"})
 """These end before when the worker is heard."""
+DUE: Final = frozenset({"ENDED", "NEXT_ATTEMPT_OWED"})
+"""What these name a time for is the next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Reason:
 
     @property
     def until_when(self) -> str:
+        if self.code in DUE:
+            return "due"
         return "until at most" if self.code in AT_MOST else "until"
 
 
@@ -189,7 +193,7 @@ def _ended(run: Mapping[str, Any]) -> Reason:
     evidence = _known(**{name: run[name] for name in facts})
     if (following := run["next_attempt_id"]) is not None:
         return Reason("ENDED", f"it ended as {state}{error}; run {following} is the next attempt",
-                      f"`tenure run why {following}`", None,
+                      f"`tenure run why {following}`", _due_later(run),
                       {**evidence, "next_attempt_id": following})  # fmt: skip
     if run["retry_at"] is not None or run["retry_requested"]:
         owed = f"it ended as {state}{error}, and the leader has yet to make the next attempt"
@@ -203,6 +207,13 @@ def _ended(run: Mapping[str, Any]) -> Reason:
     text = f"it ended as {state}{error}, and no further attempt is owed"
     advice = f"`tenure run logs {number}` says why; `tenure run retry {number}` makes another attempt"
     return Reason("ENDED", text, advice, None, evidence)
+
+
+def _due_later(run: Mapping[str, Any]) -> datetime | None:
+    """When the next attempt is due, while it waits for that."""
+    due: datetime | None = run["next_not_before"]
+    waits = run["next_state"] in ("PENDING", "ORPHANED") and due is not None and due > run["now"]
+    return due if waits else None
 
 
 def _running(run: Mapping[str, Any], timings: Timings) -> Reason:

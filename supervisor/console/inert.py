@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 WORKER: Final = re.compile(r"(?P<host>.*)-(?P<boot>[0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
-RUN: Final = re.compile(r"\brun ([1-9][0-9]{0,18})\b", re.ASCII)
+RUN: Final = re.compile(r"\b([Rr]un [1-9][0-9]{0,18})\b", re.ASCII)
 LONGEST_JSON: Final = 20_000
 
 
@@ -47,7 +47,7 @@ def run_links(text: str) -> Markup:
     """What it names as `run 7`, as a link."""
     parts = RUN.split(visible(text))
     return Markup().join(
-        Markup('<a href="/runs/{0}">run {0}</a>').format(part) if number % 2 else escape(part)
+        Markup('<a href="/runs/{}">{}</a>').format(part[4:], part) if number % 2 else escape(part)
         for number, part in enumerate(parts)
     )
 

@@ -10,7 +10,7 @@ from supervisor.api.view import ReplicaView
 from supervisor.console import page
 from supervisor.console.attention import LATE_SECONDS
 from supervisor.console.kept import Kept
-from supervisor.console.run import facts_of, sentence_of
+from supervisor.console.run import sentence_of, unnamed_runs
 from supervisor.store import Record
 from supervisor.why import Why, explain_all, given_up_at
 
@@ -50,7 +50,7 @@ def routes(replica: ReplicaView) -> page.PageRouter:
             request,
             "late.html",
             now=leader["now"],
-            late=[(row, why.reason, sentence_of(why), facts_of(why)) for row, why in waiting[:LATE]],
+            late=[(row, why.reason, sentence_of(why), unnamed_runs(why)) for row, why in waiting[:LATE]],
             late_seconds=LATE_SECONDS,
             more_late=len(waiting) > LATE,
             lost=await store.rows("see_lost_attempts", LOST),

@@ -12,12 +12,12 @@ from fastapi import Path, Request, Response
 from supervisor.api.view import ReplicaView
 from supervisor.console import actions, page
 from supervisor.console.forms import Form, Operator, text_of
-from supervisor.console.inert import short_worker
+from supervisor.console.inert import RUN, short_worker
 from supervisor.console.runs import BIGINT
 from supervisor.console.timeline import timeline
 from supervisor.errors import NotFound
 from supervisor.jobrun import TERMINAL
-from supervisor.why import Why, explain
+from supervisor.why import DUE, Why, explain
 
 LOG_LINES: Final = 400
 LOG_LENGTH: Final = 20_000
@@ -39,7 +39,9 @@ DOORS: Final[Mapping[str, tuple[str, str]]] = {
 }
 WORDS: Final[Mapping[str, str]] = {
     "runs": "taken by",
-    "run_id": "run",
+    "run_id": "attempt before",
+    "retry_of_id": "attempt before",
+    "next_attempt_id": "next attempt",
     "worker_id": "worker",
     "ahead": "before it",
 }
@@ -79,6 +81,8 @@ def routes(replica: ReplicaView) -> page.PageRouter:
             why=why,
             facts=facts_of(why),
             sentence=sentence_of(why),
+            due=why.reason.until if why.reason.code in DUE else None,
+            following=next((one for one in attempts if one["id"] == run["next_attempt_id"]), None),
             door=_door(why, row["job"]),
             attempts=attempts,
             steps=steps,
@@ -98,8 +102,9 @@ def routes(replica: ReplicaView) -> page.PageRouter:
 
 
 def facts_of(why: Why) -> list[Fact]:
-    """The evidence, each piece as what it is."""
-    found = [Fact(why.reason.until_when, at=why.reason.until)] if why.reason.until is not None else []
+    """The evidence, each piece as what it is; when the next attempt is due stands in the headline."""
+    timed = why.reason.until is not None and why.reason.code not in DUE
+    found = [Fact(why.reason.until_when, at=why.reason.until)] if timed else []
     for name, value in why.reason.evidence.items():
         words = WORDS.get(name, name.replace("_", " "))
         if isinstance(value, datetime):
@@ -124,6 +129,14 @@ def sentence_of(why: Why) -> str:
         if fact.worker:
             sentence = sentence.replace(fact.worker, short_worker(fact.worker))
     return sentence
+
+
+def unnamed_runs(why: Why) -> list[Fact]:
+    """What the evidence names and the sentence does not."""
+    named = set(RUN.findall(why.reason.sentence))
+    return [
+        fact for fact in facts_of(why) if fact.runs and not named.issuperset(map("run {}".format, fact.runs))
+    ]
 
 
 def _words(value: Any) -> str:

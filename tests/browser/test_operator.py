@@ -39,7 +39,7 @@ async def test_an_operator_finds_a_stuck_run_and_keeps_the_work_going(
         # why
         await page.get_by_text("Its job report runs at most 1 at a time").wait_for()
         await eyes.shoot("stuck-run")
-        await page.locator(".why dd").get_by_role("link", name=str(busy), exact=True).click()
+        await page.locator(".why dd").get_by_role("link", name=f"run {busy}", exact=True).click()
         await page.get_by_role("heading", name=f"Run {busy}").wait_for()
 
         # cancel what is in the way: the page follows without being asked

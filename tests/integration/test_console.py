@@ -139,7 +139,7 @@ async def test_late_runs_are_listed_with_why_and_the_alarm_leads_there(site: Sit
     assert f"{late} PENDING one 7 min" in words
     assert "runs at most 1 at a time" in words
     assert "It is due" in words
-    assert f"/runs/{taken}" in page
+    assert f'(taken by <a href="/runs/{taken}">run {taken}</a>)' in page
     found = re.search(r'data-code="LATE".*?href="([^"]+)"', await site.html("/"), re.DOTALL)
     assert found is not None
     assert found[1] == "/late#due"
@@ -266,6 +266,40 @@ async def test_the_headline_is_not_older_than_the_lease(site: Site, monkeypatch:
     for path in ("/", "/leadership"):
         assert "w2 has led for" not in await site.words(path), "a lease of another server leads nobody"
     assert "Nobody has led." in " ".join((await site.words("/leadership")).replace(" .", ".").split())
+
+
+async def headline(site: Site, run: int) -> str:
+    found = re.search(r'<p class="sentence".*?</p>', await site.html(f"/runs/{run}"), re.DOTALL)
+    assert found is not None
+    return re.sub(r"<time[^>]*>|</time>", "", found[0])
+
+
+async def test_the_headline_of_what_failed_says_what_follows_and_when(site: Site) -> None:
+    scene = site.scene
+    failed = await scene.run_to("RUNNING")
+    await scene.finish(failed, "FAILED", "EXIT_1", delay=3600)
+    assert "has yet to make the next attempt, due in 59 min" in await headline(site, failed)
+    assert "Retry due in 59 min" in await site.words(f"/runs/{failed}#facts")
+    [following] = await scene.next_attempts()
+    link = f'<a href="/runs/{following}">run {following}</a>'
+    assert f"{link} is the next attempt, due in 59 min" in await headline(site, failed)
+    assert f'<a href="/runs/{failed}">run {failed}</a>' in await headline(site, following)
+    await scene.force("UPDATE supervisor.job_run SET not_before = clock_timestamp() WHERE id = $1", following)
+    await scene.force("UPDATE supervisor.job_run SET retry_at = clock_timestamp() WHERE id = $1", failed)
+    assert f"{link} is the next attempt.</p>" in await headline(site, failed), "it is not due, it is at work"
+    facts = await site.words(f"/runs/{failed}#facts")
+    assert f"Retried now as run {following}" in facts
+    assert "Retry due" not in facts
+
+
+async def test_runs_are_named_as_runs(site: Site) -> None:
+    scene = site.scene
+    await scene.job("one", concurrency=1)
+    taken = await scene.run_to("RUNNING", "one")
+    waits = await scene.enqueue("one")
+    link = f'<a href="/runs/{taken}">run {taken}</a>'
+    assert f"<dt>taken by</dt><dd>{link}</dd>" in await site.html(f"/runs/{waits}")
+    assert f"<li>{link}" in await site.html("/workers")
 
 
 async def test_a_minute_that_is_over_keeps_its_figure(site: Site) -> None:

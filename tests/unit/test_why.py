@@ -38,6 +38,8 @@ READY: dict[str, Any] = {
     "error_message": None,
     "retry_at": None,
     "next_attempt_id": None,
+    "next_state": None,
+    "next_not_before": None,
     "retry_of_id": None,
     "domain": "command",
     "retry_requested": False,
@@ -260,7 +262,14 @@ def test_ended(state: str) -> None:
     assert ("tenure run retry 7" in ended.next) == (state != "SUCCEEDED")
     followed = reason(state=state, next_attempt_id=8, retry_at=NOW)
     assert (followed.evidence["next_attempt_id"], followed.next) == (8, "`tenure run why 8`")
+    assert followed.until is None
+    waits = reason(state=state, next_attempt_id=8, next_state="PENDING", next_not_before=LATER)
+    assert (waits.code, waits.until, waits.until_when) == ("ENDED", LATER, "due")
+    for moved in ({"next_state": "PENDING", "next_not_before": EARLIER}, {"next_state": "CANCELED"}):
+        assert (
+            reason(**{"state": state, "next_attempt_id": 8, "next_not_before": LATER, **moved}).until is None
+        )
     owed = reason(state=state, retry_at=LATER)
-    assert (owed.code, owed.until) == ("NEXT_ATTEMPT_OWED", LATER)
+    assert (owed.code, owed.until, owed.until_when) == ("NEXT_ATTEMPT_OWED", LATER, "due")
     assert reason(state=state, retry_requested=True).code == "NEXT_ATTEMPT_OWED"
     assert "nobody leads" in reason(state=state, retry_at=LATER, leader=None).sentence
