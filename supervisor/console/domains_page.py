@@ -41,6 +41,6 @@ def routes(replica: ReplicaView) -> page.PageRouter:
         else:
             await operations.resume(store, operator.name, domain)
             text = f"{domain} goes on."
-        return page.done(request, "/domains", text)
+        return page.done(request, text_of(form, "next") or "/domains", text)
 
     return router

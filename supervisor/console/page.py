@@ -53,7 +53,7 @@ from supervisor.api.principal import Role, principal_of
 from supervisor.api.problem import STATUS_OF_EXIT
 from supervisor.console import inert, moments
 from supervisor.console.assets import Assets
-from supervisor.errors import OutcomeUnknown, TenureError
+from supervisor.errors import NotFound, OutcomeUnknown, TenureError
 
 HERE: Final = Path(__file__).parent / "templates"
 THEME_COOKIE: Final = "tenure_theme"
@@ -70,6 +70,16 @@ class Link:
     path: str
 
 
+LISTS: Final = {
+    "job": Link("See which jobs there are", "/jobs"),
+    "run": Link("See which runs there are", "/runs"),
+    "worker": Link("See which replicas there are", "/workers"),
+    "domain": Link("See which domains there are", "/domains"),
+    "setting": Link("See which settings there are", "/settings"),
+}
+"""For who asked for one that is not there."""
+
+
 class PageRoute(APIRoute):
     """Errors of its handler are pages too."""
 
@@ -80,7 +90,7 @@ class PageRoute(APIRoute):
             try:
                 return await handle(request)
             except TenureError as error:
-                return refuse(request, _status_of(error), str(error), error.advice)
+                return refuse(request, _status_of(error), str(error), error.advice, _list_of(error))
             except RequestValidationError as error:
                 faults = "; ".join(
                     f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}" for fault in error.errors()
@@ -184,8 +194,11 @@ def render(request: Request, template: str, *, status: int = 200, **context: Any
     return answer
 
 
-def refuse(request: Request, status: int, what: str, advice: str) -> Response:
-    return render(request, "error.html", status=status, code=status, what=what, advice=advice)
+def refuse(request: Request, status: int, what: str, advice: str, instead: Link | None = None) -> Response:
+    """`instead` of the advice: a page that does what it says."""
+    return render(
+        request, "error.html", status=status, code=status, what=what, advice=advice, instead=instead
+    )
 
 
 def done(request: Request, path: str, text: str, *, failed: bool = False) -> Response:
@@ -221,6 +234,10 @@ def _plain_console() -> Console:
     if not _PLAIN:
         _PLAIN.append(Console.make(Assets.read()))
     return _PLAIN[0]
+
+
+def _list_of(error: TenureError) -> Link | None:
+    return LISTS.get(str(error.facts["kind"])) if isinstance(error, NotFound) else None
 
 
 def _status_of(error: TenureError) -> int:

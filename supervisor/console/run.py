@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final
-from urllib.parse import quote
 
 from fastapi import Path, Request, Response
 
@@ -13,6 +12,7 @@ from supervisor.api.view import ReplicaView
 from supervisor.console import actions, page
 from supervisor.console.forms import Form, Operator, text_of
 from supervisor.console.inert import RUN, short_worker
+from supervisor.console.next_step import next_step
 from supervisor.console.runs import BIGINT
 from supervisor.console.timeline import timeline
 from supervisor.errors import NotFound
@@ -26,17 +26,6 @@ ATTEMPTS: Final = 60
 STEPS: Final = 600
 RunId = Annotated[int, Path(ge=1, le=BIGINT)]
 
-# Where in the console one acts on each reason.
-DOORS: Final[Mapping[str, tuple[str, str]]] = {
-    "DOMAIN_PAUSED": ("Resume the domain", "/domains"),
-    "NO_LEADER": ("Leadership", "/leadership"),
-    "QUARANTINE": ("Leadership", "/leadership"),
-    "NO_REPLICA": ("Workers", "/workers"),
-    "NO_FREE_SLOT": ("Workers", "/workers"),
-    "CONFIRMING": ("Workers", "/workers"),
-    "WORKER_SILENT": ("Workers", "/workers"),
-    "AWAITING_START": ("Drain the worker", "/workers"),
-}
 WORDS: Final[Mapping[str, str]] = {
     "runs": "taken by",
     "run_id": "attempt before",
@@ -83,7 +72,7 @@ def routes(replica: ReplicaView) -> page.PageRouter:
             sentence=sentence_of(why),
             due=why.reason.until if why.reason.code in DUE else None,
             following=next((one for one in attempts if one["id"] == run["next_attempt_id"]), None),
-            door=_door(why, row["job"]),
+            step=next_step(why, row["job"], run["domain"]),
             attempts=attempts,
             steps=steps,
             timeline=timeline([dict(step) for step in steps], row["now"]),
@@ -141,9 +130,3 @@ def unnamed_runs(why: Why) -> list[Fact]:
 
 def _words(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _door(why: Why, job: str | None) -> tuple[str, str] | None:
-    if why.reason.code in ("JOB_DISABLED", "CONCURRENCY_LIMIT") and job is not None:
-        return "Go to the job", f"/jobs/{quote(job)}"
-    return DOORS.get(why.reason.code)

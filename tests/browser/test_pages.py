@@ -206,7 +206,7 @@ async def test_errors_are_pages_that_say_what_to_do(scene: Scene, console: str, 
         ("/runs/99999999999999999999", 422, "does not fit"),
         ("/runs?state=ASLEEP", 400, "is no state"),
         ("/runs?q=%00", 400, ""),
-        ("/jobs/none", 404, "tenure job list"),
+        ("/jobs/none", 404, "See which jobs there are"),
         ("/late?claim=x", 422, "claim"),
     ):
         answer = await eyes.page.goto(console + path)

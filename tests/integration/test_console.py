@@ -15,9 +15,12 @@ import schemas
 from supervisor import console, why
 from supervisor.api import create_app
 from supervisor.config import Settings
+from supervisor.console.next_step import next_step
+from supervisor.console.page import Link
 from supervisor.console.waiting import SHORT
 from supervisor.embedded import Urls
 from supervisor.store import Store
+from supervisor.why import Reason, Why
 from tests.integration.api.conftest import FakeReplica
 from tests.support.scene import Scene
 
@@ -290,6 +293,56 @@ async def test_the_headline_of_what_failed_says_what_follows_and_when(site: Site
     facts = await site.words(f"/runs/{failed}#facts")
     assert f"Retried now as run {following}" in facts
     assert "Retry due" not in facts
+
+
+async def next_of(site: Site, run: int) -> str:
+    found = re.search(r'<div class="next">.*?</div>', await site.html(f"/runs/{run}"), re.DOTALL)
+    assert found is not None
+    return found[0]
+
+
+async def press(site: Site, html: str) -> httpx.Response:
+    """The form in it, sent; the page one comes to."""
+    action = re.search(r'action="([^"]+)"', html)
+    assert action is not None
+    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', html))
+    origin = {"Origin": "http://127.0.0.1"}
+    return await site.http.post(action[1], data=fields, headers=origin)
+
+
+async def test_what_a_page_does_is_offered_as_a_link_or_a_button(site: Site) -> None:
+    """Where the command line is told a command."""
+    scene = site.scene
+    failed = await scene.run_to("RUNNING")
+    assert "Follow its log" in await next_of(site, failed)
+    await scene.finish(failed, "FAILED", "EXIT_1", delay=3600)
+    [following] = await scene.next_attempts()
+    done, given = await scene.run_to("SUCCEEDED"), await scene.run_to("ASSIGNED")
+    await scene.job("once", max_attempts=1)
+    last = await scene.run_to("FAILED", "once")
+    assert f'<a href="/runs/{following}">See run {following}</a>' in await next_of(site, failed)
+    assert '<a href="#log">Its log</a>' in await next_of(site, last)
+    assert '<a href="/workers#w1">Drain the replica</a>' in await next_of(site, given)
+    for run in (failed, done, given, last):
+        assert "<code>" not in await next_of(site, run)
+    queued = await scene.enqueue()
+    for held in (
+        "UPDATE supervisor.job_definition SET enabled = false",
+        "SELECT supervisor.pause_domain('ann', 'command', true)",
+    ):
+        await scene.value(held)
+        button = await next_of(site, queued)
+        assert "<code>" not in button
+        answer = await press(site, button)
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/runs/{queued}"), answer.text
+        assert 'data-reason="IN_LINE"' in await headline(site, queued)
+
+
+async def test_who_may_only_look_is_shown_the_place(site: Site) -> None:
+    reason = Reason("JOB_DISABLED", "it is off", "`tenure job enable a b`")
+    step = next_step(Why(7, "PENDING", "NONE", datetime.now(UTC), reason), "a b", "command")
+    assert (step.link, step.words) == (Link("Go to the job", "/jobs/a%20b"), "")
+    assert "See which jobs there are" in (await site.http.get("/jobs/none")).text
 
 
 async def test_runs_are_named_as_runs(site: Site) -> None:
