@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from supervisor.console.attention import LATE_SECONDS
+
 MINUTES: Final = 60
 OUTCOMES: Final = ("SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELED")
 BAR: Final = 0.78
@@ -39,9 +41,19 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
+    """How much of the scale it fills, in percent."""
+
     domain: str
     seconds: float
     share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lags:
+    """`scale_seconds` is what a full bar stands for."""
+
+    bars: list[Lag]
+    scale_seconds: float
 
 
 def throughput(rows: Iterable[Mapping[str, Any]]) -> Throughput:
@@ -84,13 +96,12 @@ def _bar(kind: str, minute: int, below: float, height: float) -> Piece:
     )
 
 
-def lags(seconds: Mapping[str, float]) -> list[Lag]:
-    """The longest wait of a due run in each domain, as a share of the largest."""
-    most = max(seconds.values(), default=0.0)
-    return [
-        Lag(domain, value, _percent(100 * value / most) if most else 0.0)
-        for domain, value in sorted(seconds.items())
-    ]
+def lags(seconds: Mapping[str, float]) -> Lags:
+    """The longest wait of a due run in each domain. A full bar is never less than what is called late: the
+    largest of short waits does not look like an alarm."""
+    scale = max(LATE_SECONDS, *seconds.values()) if seconds else LATE_SECONDS
+    bars = [Lag(domain, value, _percent(100 * value / scale)) for domain, value in sorted(seconds.items())]
+    return Lags(bars, scale)
 
 
 def _percent(value: float) -> float:

@@ -54,6 +54,7 @@ def routes(replica: ReplicaView) -> page.PageRouter:
             "job.html",
             now=row["now"],
             job=job,
+            at_a_time=at_a_time(job["concurrency"], job["concurrency_policy"]),
             marks=(await marks.get()).get(job["id"], ()),
             skips=await store.rows("see_skipped_fires", job["id"], SKIPS),
             found=found,
@@ -73,3 +74,16 @@ def routes(replica: ReplicaView) -> page.PageRouter:
         return page.done(request, back, f"The job {name} is {what}d.")
 
     return router
+
+
+def at_a_time(most: int | None, policy: str) -> str | None:
+    """How many of its runs there may be, and what becomes of one more; None = as many as there are slots."""
+    if most is None:
+        return None
+    one = most == 1
+    if policy == "forbid":
+        return f"at most {most}; while {'it has' if one else f'{most} have'} not ended, no other is made"
+    if policy == "replace":
+        which = "one before" if one else "oldest"
+        return f"at most {most}; a new one takes the place of the {which}, which is cancelled"
+    return f"at most {most}; the others wait"

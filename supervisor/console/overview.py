@@ -11,7 +11,7 @@ from fastapi import Request, Response
 
 from supervisor.api.view import ReplicaView
 from supervisor.console import page
-from supervisor.console.attention import Unheard, concerns
+from supervisor.console.attention import LATE_SECONDS, Unheard, concerns
 from supervisor.console.figures import lags, throughput
 from supervisor.console.kept import Kept
 from supervisor.jobrun import STATES
@@ -49,6 +49,7 @@ def routes(replica: ReplicaView) -> page.PageRouter:
             states=STATES,
             concerns=concerns(status, dict(leader), dict(more), failed, renew_retry),
             chart=chart,
+            late_seconds=LATE_SECONDS,
             lags=lags(status["lag_seconds"]),
             paused=set(more["paused_domains"]),
         )

@@ -9,7 +9,8 @@ import pytest
 from supervisor.console import inert, moments
 from supervisor.console.attention import concerns
 from supervisor.console.audit import changes
-from supervisor.console.figures import throughput
+from supervisor.console.figures import lags, throughput
+from supervisor.console.jobs import at_a_time
 from supervisor.console.tenures import reign
 from supervisor.console.timeline import timeline
 
@@ -160,6 +161,29 @@ def test_throughput_is_stacked_by_minute() -> None:
     ]  # fmt: skip
     assert drawn.pieces[-1].x < 1
     assert drawn.pieces[0].x > 98
+
+
+def test_a_lag_of_nothing_is_drawn_as_nothing_and_a_short_one_as_short() -> None:
+    drawn = lags({"scm": 0.0, "command": 0.3})
+    assert (drawn.scale_seconds, [one.share for one in drawn.bars]) == (30, [1, 0])
+    drawn = lags({"scm": 15.0, "command": 60.0})
+    assert (drawn.scale_seconds, [one.share for one in drawn.bars]) == (60, [100, 25])
+    assert lags({}).bars == []
+
+
+@pytest.mark.parametrize(
+    ("most", "policy", "words"),
+    [
+        (None, "allow", None),
+        (1, "allow", "at most 1; the others wait"),
+        (1, "forbid", "at most 1; while it has not ended, no other is made"),
+        (3, "forbid", "at most 3; while 3 have not ended, no other is made"),
+        (1, "replace", "at most 1; a new one takes the place of the one before, which is cancelled"),
+        (3, "replace", "at most 3; a new one takes the place of the oldest, which is cancelled"),
+    ],
+)
+def test_how_many_runs_of_a_job_there_may_be(most: int | None, policy: str, words: str | None) -> None:
+    assert at_a_time(most, policy) == words
 
 
 @pytest.mark.parametrize(
