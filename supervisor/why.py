@@ -226,7 +226,7 @@ def _running(run: Mapping[str, Any], timings: Timings) -> Reason:
     if cancel_at is not None:
         text = f"cancelling was asked for{_by(run['cancel_requested_by'])}; it waits for {worker} to stop it"
         until = given_up_at(cancel_at + timedelta(seconds=timings.stop_bound), run["leader_since"], timings)
-        return Reason("CANCELLING", text, "nothing: if the worker does not end it in time, the leader does",
+        return Reason("CANCELLING", text, "nothing: if the replica does not end it in time, the leader does",
                       until, {**evidence, "waits_for": worker})  # fmt: skip
     return Reason("RUNNING", f"it is running on {worker}",
                   f"`tenure run logs {run['id']} --follow`", None, evidence)  # fmt: skip

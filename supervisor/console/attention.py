@@ -89,7 +89,7 @@ def _about_replicas(status: Mapping[str, Any]) -> list[Concern]:
     draining = [one for one in replicas if one["state"] == "draining" and one not in silent]
     found = []
     if not replicas:
-        found.append(Concern("alarm", "NO_REPLICA", "No replica is known", "/workers", "Workers"))
+        found.append(Concern("alarm", "NO_REPLICA", "No replica is known", "/workers", "Replicas"))
     if silent:
         held = sum(one["claims"] for one in silent)
         text = f"{_count(len(silent), 'replica is', 'replicas are')} not heard any more"
@@ -109,11 +109,11 @@ def _about_runs(status: Mapping[str, Any], more: Mapping[str, Any], failed: int)
             found.append(Concern("alarm", "LATE", text, "/late#due", "See which, and why"))
     if confirming := status["confirming"]:
         text = (
-            f"{_count(len(confirming), 'run is', 'runs are')} waiting for a silent worker to be heard again"
+            f"{_count(len(confirming), 'run is', 'runs are')} waiting for a silent replica to be heard again"
         )
         found.append(Concern("warning", "CONFIRMING", text, "/runs?state=CONFIRMING", "See which"))
     if orphaned := status["orphaned"]:
-        text = f"{_count(len(orphaned), 'run was', 'runs were')} taken from a lost worker and not given on"
+        text = f"{_count(len(orphaned), 'run was', 'runs were')} taken from a lost replica and not given on"
         found.append(Concern("warning", "ORPHANED", text, "/runs?state=ORPHANED", "See which"))
     if failed:
         text = f"{_count(failed, 'attempt', 'attempts')} failed or timed out within the hour"

@@ -30,6 +30,11 @@ def short_worker(worker_id: str) -> str:
     return visible(name)
 
 
+def process(actor: str) -> str:
+    """Who acted, in the console's words: what the records call a worker is a replica here."""
+    return "replica" if actor == "worker" else actor
+
+
 def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 

@@ -148,6 +148,7 @@ def _environment(loader: ChoiceLoader) -> Environment:
     )
     environment.filters |= {
         "inert": inert.visible,
+        "process": inert.process,
         "short_worker": inert.short_worker,
         "sentence": inert.sentence,
         "commands": inert.commands,

@@ -11,7 +11,7 @@ from fastapi import Path, Request, Response
 from supervisor.api.view import ReplicaView
 from supervisor.console import actions, page
 from supervisor.console.forms import Form, Operator, text_of
-from supervisor.console.inert import RUN, short_worker
+from supervisor.console.inert import RUN, process, short_worker
 from supervisor.console.next_step import next_step
 from supervisor.console.runs import BIGINT
 from supervisor.console.timeline import timeline
@@ -31,7 +31,7 @@ WORDS: Final[Mapping[str, str]] = {
     "run_id": "attempt before",
     "retry_of_id": "attempt before",
     "next_attempt_id": "next attempt",
-    "worker_id": "worker",
+    "worker_id": "replica",
     "ahead": "before it",
 }
 
@@ -107,7 +107,7 @@ def facts_of(why: Why) -> list[Fact]:
                 Fact(words, ", ".join(f"{key}: {_words(one)}" for key, one in value.items()) or "none")
             )
         else:
-            found.append(Fact(words, _words(value)))
+            found.append(Fact(words, process(value) if name == "finished_by" else _words(value)))
     return found
 
 

@@ -72,8 +72,8 @@ async def test_the_eighth_tab_loads_and_all_of_them_are_live(
     await scene.run_to("CANCELED", "nap")
     for tab in opened[1:]:
         await tab.locator(".badge", has_text="CANCELED").first.wait_for()
-    await opened[-1].get_by_role("link", name="Workers", exact=True).click()
-    await opened[-1].get_by_role("heading", name="Workers").wait_for()
+    await opened[-1].get_by_role("link", name="Replicas", exact=True).click()
+    await opened[-1].get_by_role("heading", name="Replicas").wait_for()
 
     before = streams.listeners[0]
     await before.close()

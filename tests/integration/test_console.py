@@ -271,6 +271,28 @@ async def test_the_headline_is_not_older_than_the_lease(site: Site, monkeypatch:
     assert "Nobody has led." in " ".join((await site.words("/leadership")).replace(" .", ".").split())
 
 
+async def test_a_process_is_called_a_replica_on_every_page(site: Site) -> None:
+    """What is read; addresses, fields and the records' own names stay."""
+    scene = site.scene
+    await scene.job("one", concurrency=1)
+    runs = [await scene.run_to(state, "one") for state in ("FAILED", "ASSIGNED", "PENDING")]
+    runs += [await scene.run_to(state) for state in ("RUNNING", "CONFIRMING", "SUCCEEDED")]
+    await scene.value("SELECT supervisor.request_cancel('ann', $1)", runs[3])
+    pages = ["/", "/runs", "/jobs", "/jobs/one", "/workers", "/leadership", "/late", "/domains"]
+    for path in (*pages, *(f"/runs/{run}" for run in runs)):
+        words = await site.words(path)
+        assert not re.search("worker", words, re.IGNORECASE), (path, words)
+    assert "Replicas" in await site.words("/workers")
+
+
+async def test_the_job_page_and_the_lag_say_what_they_mean(site: Site) -> None:
+    await site.scene.job("one", concurrency=1)
+    assert "At a time at most 1; the others wait" in await site.words("/jobs/one#facts")
+    words = await site.words("/#lag")
+    assert "has waited for its start; a full bar is 30 s." in words
+    assert 'width="0.0%"' in await site.html("/")
+
+
 async def headline(site: Site, run: int) -> str:
     found = re.search(r'<p class="sentence".*?</p>', await site.html(f"/runs/{run}"), re.DOTALL)
     assert found is not None
