@@ -238,7 +238,7 @@ def _plain_console() -> Console:
 
 
 def _list_of(error: TenureError) -> Link | None:
-    return LISTS.get(str(error.facts["kind"])) if isinstance(error, NotFound) else None
+    return LISTS.get(str(error.facts.get("kind"))) if isinstance(error, NotFound) else None
 
 
 def _status_of(error: TenureError) -> int:
