@@ -100,6 +100,7 @@ async def test_reading_and_acting_need_no_script(scene: Scene, console: str, bro
     await eyes.page.reload()
     assert await eyes.page.locator("[role=status]").count() == 0, "it is said once"
 
+    await scene.beat("w2")  # so much later, it would be silent
     await eyes.go("/workers")
     row = eyes.page.locator("tr#w2")
     await row.get_by_text("Drain…").click()
