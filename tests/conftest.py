@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from supervisor.embedded import Urls
-from tests.support import databases
+from tests.support import databases, garbage
 from tests.support.server import Server, claim_root, own_root, release_root, shared_server, start_server
 
 ROOT_LOCK = pytest.StashKey[int]()
@@ -20,6 +20,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if ROOT_LOCK in config.stash:
         release_root(config.stash[ROOT_LOCK])
         del config.stash[ROOT_LOCK]
+
+
+def pytest_collection_finish() -> None:
+    garbage.collect_between_tests()
+
+
+def pytest_runtest_logfinish() -> None:
+    garbage.test_ended()
 
 
 @pytest.fixture(scope="session")
