@@ -75,12 +75,13 @@ def bound_seconds(world: "World") -> float:
 
 
 def busiest_seconds(world: "World") -> float:
-    """For how long a job of which one run at a time may execute kept all of its others waiting."""
-    busy = """
+    """For how long, in peace, a job of which one run at a time may execute kept its others waiting."""
+    peace = instant(world.healed_at + world.database_offset).isoformat()
+    busy = f"""
 SELECT coalesce(max(seconds), 0) AS seconds FROM (
-    SELECT extract(epoch FROM sum(r.finished_at - r.assigned_at))::float8 AS seconds
+    SELECT extract(epoch FROM sum(r.finished_at - greatest(r.assigned_at, '{peace}')))::float8 AS seconds
     FROM supervisor.job_run r JOIN supervisor.job_definition d ON d.id = r.job_definition_id
-    WHERE d.concurrency = 1 GROUP BY d.id) x"""
+    WHERE d.concurrency = 1 AND r.finished_at > '{peace}' GROUP BY d.id) x"""
     return float(_rows(world, busy)[0]["seconds"])
 
 

@@ -31,6 +31,8 @@ async def test_a_drained_leader_is_replaced_at_once_and_its_work_ends_or_moves(
         lengthy = await fleet.trigger_on(leader, "lengthy", 6)
         brief = await fleet.trigger_on(leader, "brief", 6)
         ours, moved = await fleet.on(leader, brief), await fleet.on(leader, lengthy)
+        assert ours, "the leader has no brief run"
+        assert moved, "the leader has no lengthy run"
         began = time.monotonic()
         leader.term()
         await fleet.led_after(epoch, 3)

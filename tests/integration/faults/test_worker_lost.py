@@ -138,6 +138,7 @@ async def test_a_worker_drained_by_an_operator_leaves_and_its_work_ends_or_moves
         brief = await fleet.trigger("brief", 6)
         await fleet.until(lambda: fleet.running([*brief, *lengthy]), within=8, what="all running")
         moved = await fleet.on(victim, lengthy)
+        assert moved
         began = time.monotonic()
         await fleet.rows("SELECT * FROM supervisor.request_drain('test', $1)", victim.worker_id)
         assert await victim.replica.wait(timeout=2 * H + 2 + K + 5) == 0

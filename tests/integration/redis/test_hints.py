@@ -139,7 +139,7 @@ async def test_a_killed_redis_is_left_alone_and_found_again_when_it_is_back(redi
         began = asyncio.get_running_loop().time()
         for _ in range(100):
             assert await ear.hints.take([1], "mine", 2) == frozenset()
-        assert asyncio.get_running_loop().time() - began < hints.CALL_SECONDS, "each was tried"
+        assert asyncio.get_running_loop().time() - began < 0.1
         redis.start()
         await eventually(lambda: ear.connects == 2, timeout=20, what="a new subscription")
         await eventually(
