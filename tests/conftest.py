@@ -1,23 +1,41 @@
-"""Fixtures: `database` is a migrated database of the test's own, `server` the PostgreSQL of this test run."""
+"""Fixtures: `database` is a migrated database for one test, `server` the PostgreSQL of this test run."""
 
+import os
+import signal
+import subprocess
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
+import hypothesis
 import pytest
+import pytest_asyncio
 
 from supervisor.embedded import Urls
 from tests.support import databases, garbage
+from tests.support.lending import Lender
 from tests.support.server import Server, claim_root, own_root, release_root, shared_server, start_server
+from tests.support.slowness import ROOT, start_measuring
+
+# An example that is slow on a busy machine is not wrong.
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
 
 ROOT_LOCK = pytest.StashKey[int]()
+MEASURING: pytest.StashKey["subprocess.Popen[bytes]"] = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts its background jobs with SIGINT ignored, and their children would not hear Ctrl-C either.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         config.stash[ROOT_LOCK] = claim_root()
+        config.stash[MEASURING] = start_measuring(Path(os.environ[ROOT]))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if ROOT_LOCK in config.stash:
+        config.stash[MEASURING].communicate()
         release_root(config.stash[ROOT_LOCK])
         del config.stash[ROOT_LOCK]
 
@@ -36,10 +54,18 @@ def server() -> Server:
     return shared_server()
 
 
-@pytest.fixture
-async def database(server: Server) -> AsyncIterator[Urls]:
-    """A fresh, migrated database."""
-    async with databases.fresh_database(server) as urls:
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def lender(server: Server) -> AsyncIterator[Lender]:
+    lending = Lender(server)
+    yield lending
+    await lending.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def database(request: pytest.FixtureRequest, server: Server, lender: Lender) -> AsyncIterator[Urls]:
+    """A migrated database without rows of others: lent, or new for a test marked `fresh_database`."""
+    fresh = request.node.get_closest_marker("fresh_database") is not None
+    async with databases.fresh_database(server) if fresh else lender.lend() as urls:
         yield urls
 
 

@@ -15,7 +15,8 @@ from supervisor.embedded import Urls
 from tests.bench.peers import Peers
 from tests.support import databases
 from tests.support.redis import RedisServer
-from tests.support.server import ROOT, Server, start_server
+from tests.support.server import Server, start_server
+from tests.support.slowness import ROOT
 
 SETTINGS: Final = {"shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeout": "30min"}
 MEMORY: Final = Path("/dev/shm")  # noqa: S108  mkdtemp makes the name

@@ -17,7 +17,8 @@ from tests.bench.paths import figures, staged
 from tests.bench.report import Section, Target, table
 from tests.bench.scale import SCALES
 from tests.support.place import connected
-from tests.support.server import ROOT, Server
+from tests.support.server import Server
+from tests.support.slowness import ROOT
 
 TINY = SCALES["tiny"]
 

@@ -16,7 +16,8 @@ from tests.bench.repositories import SIZES, repositories, size_of
 from tests.bench.scale import SCALES
 from tests.bench.svn_facts import svn_facts
 from tests.bench.upserts import upserts
-from tests.support.server import ROOT, Server
+from tests.support.server import Server
+from tests.support.slowness import ROOT
 from tests.support.svn_server import needs_svn
 
 TINY = SIZES["tiny"]

@@ -19,8 +19,9 @@ from supervisor.config import load_settings
 from supervisor.embedded import EmbeddedPostgres, Urls, read_urls
 from supervisor.fleet import run_fleet
 from tests.support.eventually import eventually
-from tests.support.replica import TIMINGS, free_port
+from tests.support.replica import free_port, timings
 from tests.support.server import own_root
+from tests.support.slowness import stretch
 
 PARENT = (
     "import sys; from supervisor.config import load_settings; from supervisor.fleet import run_fleet;"
@@ -173,7 +174,7 @@ async def test_the_embedded_database_lives_and_stops_with_the_fleet(tmp_path: Pa
 async def test_the_sample_runs_on_three_real_replicas_under_one_leader() -> None:
     """What `make run` starts: one leader, three active replicas, runs that succeed, a drain on Ctrl-C."""
     root = own_root()
-    with parent(root, SAMPLE, TENURE_DRAIN_SECONDS="1", **TIMINGS) as fleet:
+    with parent(root, SAMPLE, TENURE_DRAIN_SECONDS="1", **timings(stretch())) as fleet:
         await eventually(partial(_contains, fleet, "is up"), timeout=90)
 
         def status() -> dict[str, Any]:

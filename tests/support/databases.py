@@ -18,13 +18,19 @@ SYSTEM = "postgres"
 
 @asynccontextmanager
 async def fresh_database(server: Server, template: str = TEMPLATE) -> AsyncIterator[Urls]:
-    await _ensure_template(server)
-    name = new_name()
-    await run_as_admin(server, [f'CREATE DATABASE "{name}" TEMPLATE {template} STRATEGY wal_log'])
+    """A database that is made for this and dropped after it."""
+    name = await create(server, template)
     try:
         yield server.urls(name)
     finally:
         await drop(server, name)
+
+
+async def create(server: Server, template: str = TEMPLATE) -> str:
+    await _ensure_template(server)
+    name = new_name()
+    await run_as_admin(server, [f'CREATE DATABASE "{name}" TEMPLATE {template} STRATEGY wal_log'])
+    return name
 
 
 async def drop(server: Server, name: str) -> None:

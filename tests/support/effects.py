@@ -54,13 +54,19 @@ class Execution:
 
 
 class Effects:
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, stretch: float = 1.0) -> None:
         self.file = file
+        self._stretch = stretch
 
     def command(self, seconds: float, *, brood: bool = False) -> dict[str, Any]:
-        """The payload of a command that takes so long; `brood` leaves a double-forked child behind it."""
+        """The payload of a command that takes so long, times the fleet's stretch.
+
+        `brood` leaves a double-forked child behind it.
+        """
         script = (_BROOD if brood else "") + _SCRIPT
-        return self.script(script.replace("PULSE", str(PULSE_SECONDS)), str(int(seconds * 100)))
+        return self.script(
+            script.replace("PULSE", str(PULSE_SECONDS)), str(int(seconds * self._stretch * 100))
+        )
 
     def short_command(self) -> dict[str, Any]:
         """As little work as there can be, still with its effect."""

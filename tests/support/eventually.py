@@ -1,11 +1,15 @@
-"""Wait for a condition, never for a time."""
+"""Wait for a condition, never for a time.
+
+Timeouts are counted in seconds of a quiet machine: a busy one gets more (tests/support/slowness.py).
+"""
 
 import inspect
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
 
 import anyio
+
+from tests.support.slowness import Allowance
 
 T = TypeVar("T")
 
@@ -26,7 +30,7 @@ async def eventually(
     condition: Callable[[], Any], *, timeout: float = 10, interval: float = 0.05, what: str = ""
 ) -> Any:
     """The first truthy value of `condition`, which may be async; an AssertionError in it means "not yet"."""
-    deadline = time.monotonic() + timeout
+    allowance = Allowance(timeout)
     last: object = None
     while True:
         try:
@@ -37,7 +41,7 @@ async def eventually(
             last = value
         except AssertionError as error:
             last = error
-        if time.monotonic() >= deadline:
+        if allowance.used_up():
             name = what or getattr(condition, "__name__", "the condition")
-            raise AssertionError(f"{name} did not hold within {timeout:g} s; at last: {last!r}")
+            raise AssertionError(f"{name} did not hold within {allowance}; at last: {last!r}")
         await anyio.sleep(interval)

@@ -17,18 +17,24 @@ from supervisor.embedded import Urls
 from supervisor.tether import tethered
 from tests.support.eventually import eventually
 from tests.support.redis import url_for_all
+from tests.support.slowness import patient, stretch
 
 COMMAND = (sys.executable, "-m", "supervisor.cli", "up")
-TIMINGS = {
-    "TENURE_LEADER_LEASE_SECONDS": "6",
-    "TENURE_RENEW_DEADLINE_SECONDS": "3",
-    "TENURE_RENEW_RETRY_SECONDS": "0.5",
-    "TENURE_HEARTBEAT_SECONDS": "0.5",
-    "TENURE_CONFIRM_AFTER_SECONDS": "1.5",
-    "TENURE_SELF_STOP_SECONDS": "4",
-    "TENURE_KILL_SECONDS": "1",
-    "TENURE_STOP_BOUND_SECONDS": "7",
+SECONDS = {
+    "TENURE_LEADER_LEASE_SECONDS": 6,
+    "TENURE_RENEW_DEADLINE_SECONDS": 3,
+    "TENURE_RENEW_RETRY_SECONDS": 0.5,
+    "TENURE_HEARTBEAT_SECONDS": 0.5,
+    "TENURE_CONFIRM_AFTER_SECONDS": 1.5,
+    "TENURE_SELF_STOP_SECONDS": 4,
+    "TENURE_KILL_SECONDS": 1,
+    "TENURE_STOP_BOUND_SECONDS": 7,
 }
+
+
+def timings(factor: float = 1) -> dict[str, str]:
+    """The protocol's timings in tests, longer by a factor."""
+    return {name: f"{seconds * factor:g}" for name, seconds in SECONDS.items()}
 
 
 class Replica:
@@ -47,7 +53,7 @@ class Replica:
 
     async def get(self, path: str) -> httpx.Response:
         # a probe is answered at once; the rest is made at the first request for it
-        patience = 2 if path in PROBES else 10
+        patience = patient(2 if path in PROBES else 10)
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=patience) as client:
             return await client.get(path)
 
@@ -80,14 +86,14 @@ class Replica:
     async def stop(self, timeout: float = 30) -> int:
         """Drain, as Kubernetes would; the exit code."""
         self.signal(signal.SIGTERM)
-        return await asyncio.wait_for(self._process.wait(), timeout)
+        return await asyncio.wait_for(self._process.wait(), patient(timeout))
 
     async def kill(self) -> int:
         self.signal(signal.SIGKILL)
         return await self._process.wait()
 
     async def wait(self, timeout: float = 30) -> int:
-        return await asyncio.wait_for(self._process.wait(), timeout)
+        return await asyncio.wait_for(self._process.wait(), patient(timeout))
 
     def output(self) -> str:
         return self.log.read_text(errors="replace")
@@ -111,7 +117,7 @@ async def replica(
         "TENURE_HTTP_PORT": str(port),
         "TENURE_STATE_DIR": str(directory / f"state-{port}"),
         "TENURE_LOG_FORMAT": "json",
-        **TIMINGS,
+        **timings(stretch()),
         **url_for_all(urls.control),
         **env,
     }

@@ -5,7 +5,9 @@
         run = await fleet.trigger("nap")
         await fleet.until(lambda: fleet.ended(run), within=10, what="the nap")
 
-Every wait has a bound, and a wait that fails prints what the runs went through and what the replicas said.
+Every wait has a bound, and a wait that fails prints what the runs went through and what the replicas said. On
+a crowded machine the timings of a fleet, its commands and the bounds of its waits are longer by
+`fleet.stretch`; a test multiplies the times that it asserts by it.
 """
 
 import asyncio
@@ -27,15 +29,10 @@ from tests.support.effects import Effects
 from tests.support.eventually import eventually
 from tests.support.invariants import violations
 from tests.support.proxy import Proxy
-from tests.support.replica import Replica, replica
+from tests.support.replica import SECONDS, Replica, replica, timings
+from tests.support.slowness import stretch
 
-L: Final = 6.0
-R: Final = 3.0
-H: Final = 0.5
-C: Final = 1.5
-S: Final = 4.0
-K: Final = 1.0
-D: Final = 7.0
+L, R, _RETRY, H, C, S, K, D = map(float, SECONDS.values())
 REASSIGN_AFTER: Final = 3.0
 TAKE_OVER: Final = L + 4
 ENDED: Final = ("SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELED")
@@ -108,6 +105,7 @@ class Fleet:
     through_proxy: bool
     env: Mapping[str, str]
     stack: AsyncExitStack
+    stretch: float = 1.0
     members: list[Member] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     _connection: "Connection | None" = None
@@ -259,7 +257,7 @@ class Fleet:
             replica(
                 urls,
                 self.directory,
-                env={**self.env, **env},
+                env={**timings(self.stretch), **self.env, **env},
                 command=(sys.executable, "-m", "tests.support.variants", variant),
             )
         )
@@ -287,7 +285,7 @@ class Fleet:
         self, condition: Callable[[], Awaitable[Any]], *, within: float, what: str, interval: float = 0.05
     ) -> Any:
         try:
-            return await eventually(condition, timeout=within, what=what, interval=interval)
+            return await eventually(condition, timeout=within * self.stretch, what=what, interval=interval)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{await self.report()}") from None
 
@@ -329,14 +327,20 @@ async def replicas(
     count: int = 3,
     through_proxy: bool = False,
     checked: bool = True,
+    drain_seconds: float | None = None,
     **env: str,
 ) -> AsyncIterator[Fleet]:
     """A fleet of `count` plain replicas; more, and other kinds, by `fleet.start`. Checked when it is left."""
+    factor = stretch()
+    if drain_seconds is not None:
+        env["TENURE_DRAIN_SECONDS"] = str(drain_seconds * factor)
     async with AsyncExitStack() as stack:
-        fleet = Fleet(urls, directory, Effects(directory / "effects"), through_proxy, env, stack)
+        effects = Effects(directory / "effects", factor)
+        fleet = Fleet(urls, directory, effects, through_proxy, env, stack, factor)
         stack.push_async_callback(fleet.close)
         await fleet.rows(
-            "SELECT supervisor.save_setting('test', 'reassign_after_seconds', $1::jsonb)", str(REASSIGN_AFTER)
+            "SELECT supervisor.save_setting('test', 'reassign_after_seconds', $1::jsonb)",
+            str(REASSIGN_AFTER * factor),
         )
         if count:
             await fleet.start(count)

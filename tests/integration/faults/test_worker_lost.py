@@ -98,7 +98,8 @@ async def stops_by_itself(fleet: Fleet, runs: list[int], began: float, record_pr
     for run in runs:
         one = fleet.effects.of(run)
         assert one is not None
-        assert S - 2 * H - 0.5 < one.last - began < S + K, "stopped too early or too late"
+        lived = (one.last - began) / fleet.stretch
+        assert S - 2 * H - 0.5 < lived < S + K, "stopped too early or too late"
 
 
 async def runs_again(fleet: Fleet, runs: list[int], began: float, record_property: Record) -> None:
@@ -106,7 +107,8 @@ async def runs_again(fleet: Fleet, runs: list[int], began: float, record_propert
         rows = [await fleet.root(run) for run in runs]
         return all(len(row) == 2 and fleet.effects.of(row[1]["id"]) for row in rows)
 
-    await fleet.until(again, within=began + D + C + 4 - boottime(), what="attempt 2")
+    left = D + C + 4 - (boottime() - began) / fleet.stretch
+    await fleet.until(again, within=left, what="attempt 2")
     record_property("attempt 2 after seconds", round(boottime() - began, 2))
 
 
@@ -130,7 +132,7 @@ async def works_again(fleet: Fleet, member: Member) -> None:
 async def test_a_worker_drained_by_an_operator_leaves_and_its_work_ends_or_moves(
     database: Urls, tmp_path: Path, record_property: Record
 ) -> None:
-    async with replicas(database, tmp_path, TENURE_DRAIN_SECONDS="2") as fleet:
+    async with replicas(database, tmp_path, drain_seconds=2) as fleet:
         victim = fleet.others(await fleet.leader())[0]
         await fleet.define("brief", fleet.effects.command(2))
         await fleet.define("lengthy", fleet.effects.command(6), max_attempts=1)
@@ -141,7 +143,7 @@ async def test_a_worker_drained_by_an_operator_leaves_and_its_work_ends_or_moves
         assert moved
         began = time.monotonic()
         await fleet.rows("SELECT * FROM supervisor.request_drain('test', $1)", victim.worker_id)
-        assert await victim.replica.wait(timeout=2 * H + 2 + K + 5) == 0
+        assert await victim.replica.wait(timeout=(2 * H + 2 + K + 5) * fleet.stretch) == 0
         record_property("left after seconds", round(time.monotonic() - began, 2))
         later = await fleet.trigger("brief", 6)
         await fleet.until(
@@ -183,7 +185,7 @@ async def test_without_a_leader_a_worker_asks_itself_how_long_it_goes_on(
 
         await fleet.until(stopped, within=D + 2 * H + K + 1, what="the worker to stop")
         record_property("stopped after seconds", round(boottime() - began, 2))
-        assert boottime() - began > D - 0.5, "it stopped before its deadline"
+        assert boottime() - began > (D - 0.5) * fleet.stretch, "it stopped before its deadline"
 
         async def recorded() -> bool:
             return await fleet.states(runs) == {"TIMED_OUT": 2}
@@ -206,7 +208,7 @@ async def left_alone(fleet: Fleet, leader: Member, runs: list[int], record_prope
 
     await fleet.until(confirming, within=C + 2 * H + 1.5, what="CONFIRMING by the worker itself")
     record_property("confirming after seconds", round(boottime() - began, 2))
-    assert boottime() - began > C - 0.1, "asked too early"
+    assert boottime() - began > (C - 0.1) * fleet.stretch, "asked too early"
     return boottime()
 
 
@@ -220,15 +222,16 @@ async def test_a_beat_refused_for_a_while_is_not_the_end_of_beats(
         )
         await fleet.rows(f"REVOKE EXECUTE ON FUNCTION {beat} FROM tenure_worker")
         began = boottime()
-        await until_passed(fleet, began, 1.5)
+        await until_passed(fleet, began, 1.5 * fleet.stretch)
         await fleet.rows(f"GRANT EXECUTE ON FUNCTION {beat} TO tenure_worker")
 
         async def heard() -> bool:
             living = [one.worker_id for one in fleet.members if one.alive]
             ages = await fleet.rows(
-                """SELECT clock_timestamp() - heartbeat_at < interval '1 s' AS heard
+                """SELECT clock_timestamp() - heartbeat_at < make_interval(secs => $2) AS heard
                    FROM supervisor.worker WHERE worker_id = ANY ($1::text[])""",
                 living,
+                2 * H * fleet.stretch,
             )
             return all(row["heard"] for row in ages)
 
