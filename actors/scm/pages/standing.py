@@ -33,7 +33,6 @@ class Source:
     when: str
     lag_seconds: float | None
     is_late: bool
-    error_rate: float
 
     @property
     def is_open(self) -> bool:
@@ -73,7 +72,6 @@ def _source(row: Row, metrics: Mapping[tuple[int, str], Row]) -> Source:
         _when(row["cron_expr"], object_of(row["task_json"])),
         figures["lag_seconds"] if figures else None,
         bool(figures and figures["is_late"]),
-        figures["error_rate"] if figures else 0.0,
     )
 
 
