@@ -5,6 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 5
+PYTEST  = $(if $(REDIS),TENURE_TEST_REDIS=$(REDIS)) $(BIN)/pytest
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation
 
 # uv reads no pip configuration, so the index that pip is told to use is handed on.
@@ -13,10 +14,10 @@ LOCK = UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$($(BIN)/pip config get global.in
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test chaos sim model bench tools lint format lock clean
+.PHONY: help venv run quick test chaos sim model bench tools lint ruff types contracts unused format hooks lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## make the virtual environment, pinned by deploy/lock/dev.txt
 
@@ -41,7 +42,7 @@ bench: WANTED += rmlint fdupes rdfind b3sum
 # Not installed but unpacked: these packages would start a server, or are the library of one that would.
 UNPACK   = prometheus openssh-server libwrap0
 UNPACKED = $(VENV)/unpacked
-tools:
+tools: ## install or unpack the system's packages that tests use, where this user may
 	@missing=; for package in $(WANTED); do dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; done; \
 	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		export DEBIAN_FRONTEND=noninteractive; timeout 60 apt-get update -qq >/dev/null 2>&1; \
@@ -57,8 +58,28 @@ tools:
 			echo "could not fetch $$package: tests that need it are reported as not run"; \
 	done
 
-test: venv tools lint ## run every check and the whole test suite; REDIS=real|hostile|dead gives every replica such a Redis
-	$(if $(REDIS),TENURE_TEST_REDIS=$(REDIS)) $(BIN)/pytest -n $(JOBS) --dist worksteal
+# Run tests with `make lint` beside them. The tests' output comes first. Lint's comes last: one line if it passed, all of
+# it if it failed. Lint has no MAKEFLAGS, so that it needs no place among the jobs of this make, and a session of its own,
+# so that one signal ends all of it.
+MAKE_LINT = MAKEFLAGS= setsid $(LOW) $(MAKE_COMMAND) $(MAKEOVERRIDES) --no-print-directory --keep-going --jobs=2 --output-sync lint
+define beside_lint
+log=$(VENV)/lint.log; $(MAKE_LINT) >$$log 2>&1 & lint=$$!; trap 'kill -- -$$lint' EXIT; trap 'exit 130' INT TERM; \
+$(1); tests=$$?; wait $$lint; lint=$$?; trap - EXIT; \
+if [ $$lint = 0 ]; then echo "lint passed"; else echo; echo "lint FAILED:"; cat $$log; echo; echo "lint FAILED (above)"; fi; \
+exit $$((tests | lint))
+endef
+
+quick: venv ## run lint, unit tests and property tests: the check for every edit
+	@$(call beside_lint,$(PYTEST) -q tests/unit tests/property)
+
+# Some of these tests measure time: lint has the lower priority.
+test: LOW = nice
+test: venv tools ## run lint and every test, or with AREA="scm media" the tests of those areas; REDIS=real|hostile|dead
+ifdef AREA
+	@files=$$($(BIN)/python -m tests.support.areas $(AREA)) && $(PYTEST) -n $(JOBS) --dist worksteal $$files
+else
+	@$(call beside_lint,$(PYTEST) -n $(JOBS) --dist worksteal)
+endif
 
 chaos: venv tools ## play every fault scenario and judge what was recorded; SCENARIO=C03 SEED=7 REPEAT=10 AT_ONCE=2 LAYER=proxies
 	exec $(BIN)/python -m tests.chaos $(foreach one,$(SCENARIO),--scenario $(one)) $(if $(SEED),--seed $(SEED)) \
@@ -73,15 +94,29 @@ model: venv tools ## search the model of the protocol for what must never happen
 bench: venv tools ## measure this project beside its peers (installed for it) and write docs/benchmarks.md
 	$(BIN)/python -m tests.bench --out docs/benchmarks.md $(BENCH)
 
-lint: venv ## run ruff, mypy (strict) and the import contracts
+lint: ruff types contracts unused ## run ruff, mypy, the import contracts and vulture
+
+ruff: venv ## check rules and format with ruff
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+
+types: venv ## check types with mypy (strict)
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+
+contracts: venv ## check that imports keep the contracts in pyproject.toml
+	$(BIN)/lint-imports --no-logo
+
+# vulture exits with 3 when it found something. pydantic reads the fields of the API's models.
+unused: venv ## find code that nothing uses, with vulture; pyproject.toml lists the exceptions
+	$(BIN)/vulture >$(VENV)/unused.txt || [ $$? = 3 ]
+	@! grep -v '/api/.*: unused variable' $(VENV)/unused.txt
 
 format: venv ## format the code and apply the safe fixes
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+hooks: venv ## install the git hooks: format, rules, dead code, and the form of a commit message
+	$(BIN)/pre-commit install
 
 lock: venv ## resolve deploy/lock/*.txt again, to the newest versions
 	$(BIN)/python -m venv $(VENV)/lock
