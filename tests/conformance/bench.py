@@ -1,9 +1,11 @@
-"""A contract's table in a database of the test's own, and its statements as each role calls them.
+"""A contract's table in a database of the tests, and its statements as each role calls them.
 
-Every call opens a connection and closes it: no statement may need anything that a session remembers.
+Every call has a session that remembers nothing: no statement may need anything of an earlier one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -15,7 +17,6 @@ from supervisor.embedded import Urls
 from supervisor.lease import Lease, Write
 from supervisor.lease_sql import Statement, Statements
 from tests.conformance.contracts import CONTRACTS, Contract
-from tests.support.place import connected
 
 DOMAIN = "example"
 OUTCOMES = ("done", "retry", "cancel", "snooze")
@@ -23,6 +24,29 @@ REASON = {"tenure_code": "CODE", "tenure_message": "message", "tenure_after": 60
 
 Row = Mapping[str, Any] | asyncpg.Record
 Connection = asyncpg.Connection
+
+
+class Sessions(AsyncExitStack):
+    """Sessions as new as those of a new connection, which costs ten times as much."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._idle: dict[str, list[Connection]] = defaultdict(list)
+
+    @asynccontextmanager
+    async def connected(self, url: str, **options: str) -> AsyncIterator[Connection]:
+        connection = self._idle[url].pop() if self._idle[url] else await self._open(url)
+        for name, value in options.items():
+            await connection.execute("SELECT set_config($1, $2, false)", name, value)
+        yield connection
+        # not after a failure: nobody knows what state it is in
+        await connection.execute("DISCARD ALL")
+        self._idle[url].append(connection)
+
+    async def _open(self, url: str) -> Connection:
+        connection = await asyncpg.connect(url, statement_cache_size=0)  # they would be discarded
+        self.callback(connection.terminate)
+        return connection
 
 
 @dataclass(frozen=True)
@@ -38,13 +62,17 @@ class Bench:
     contract: Contract
     sql: Statements
     urls: Urls
+    sessions: Sessions
 
     @property
     def lease(self) -> Lease:
         return self.contract.lease
 
+    def connected(self, login: str, **options: str) -> AbstractAsyncContextManager[Connection]:
+        return self.sessions.connected(getattr(self.urls, login), **options)
+
     async def insert(self, *numbers: int) -> None:
-        async with connected(self.urls.admin) as admin:
+        async with self.connected("admin") as admin:
             await admin.executemany(self.contract.insert, [(number,) for number in numbers])
 
     async def claim(self, owner: str, rows: int, connection: Connection | None = None) -> list[Taken]:
@@ -79,12 +107,12 @@ class Bench:
         return [row["token"] for row in answer]
 
     async def recover(self, rows: int = 100) -> int:
-        async with connected(self.urls.control) as control:
+        async with self.connected("control") as control:
             return len(await control.fetch(self.sql.recover.sql, rows))
 
     async def row(self, taken: Taken) -> dict[str, Any]:
         where = " AND ".join(f"{name} = ${number}" for number, name in enumerate(self.lease.key, start=1))
-        async with connected(self.urls.admin) as admin:
+        async with self.connected("admin") as admin:
             found = await admin.fetchrow(f"SELECT * FROM {self.lease.table} WHERE {where}", *taken.key)
         assert found is not None
         return dict(found)
@@ -100,7 +128,7 @@ class Bench:
         if connection is not None:
             await connection.execute(change)
             return
-        async with connected(self.urls.admin, session_replication_role="replica") as admin:
+        async with self.connected("admin", session_replication_role="replica") as admin:
             await admin.execute(change)
 
     async def make_claimable(self) -> None:
@@ -110,7 +138,7 @@ class Bench:
         if lease.stale.state not in {None, *lease.claimable}:
             changes.append(f"{lease.state} = '{lease.claimable[0]}'")
         if changes:
-            async with connected(self.urls.admin, session_replication_role="replica") as admin:
+            async with self.connected("admin", session_replication_role="replica") as admin:
                 where = f"{lease.state} = '{lease.stale.state}'"
                 await admin.execute(f"UPDATE {lease.table} SET {', '.join(changes)} WHERE {where}")
 
@@ -118,14 +146,14 @@ class Bench:
         """Out of the way of the next row."""
         lease = self.lease
         where = " AND ".join(f"{name} = ${number}" for number, name in enumerate(lease.key, start=1))
-        async with connected(self.urls.admin, session_replication_role="replica") as admin:
+        async with self.connected("admin", session_replication_role="replica") as admin:
             await admin.execute(f"DELETE FROM {lease.table} WHERE {where}", *taken.key)
 
     async def place(self, taken: Taken) -> int:
         """Where the row stands in the claim order of the whole table."""
         order = ", ".join(self.lease.order)
         keys = ", ".join(self.lease.key)
-        async with connected(self.urls.admin) as admin:
+        async with self.connected("admin") as admin:
             rows = await admin.fetch(f"SELECT {keys} FROM {self.lease.table} ORDER BY {order}")
         return [tuple(row.values()) for row in rows].index(taken.key)
 
@@ -154,5 +182,5 @@ class Bench:
     ) -> Sequence[Row]:
         if connection is not None:
             return await connection.fetch(statement.sql, *arguments)
-        async with connected(self.urls.worker) as worker:
+        async with self.connected("worker") as worker:
             return await worker.fetch(statement.sql, *arguments)

@@ -1,17 +1,19 @@
 """`bench`: each contract in turn, with an empty table, in one database for all of them."""
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
+import asyncpg
 import pytest
+import pytest_asyncio
 
 from supervisor.embedded import Urls
 from supervisor.lease_sql import render
-from tests.conformance.bench import Bench
+from tests.conformance.bench import Bench, Sessions
 from tests.conformance.contracts import CONTRACTS, Contract
-from tests.support import databases
+from tests.support import databases, lending
 from tests.support.example_domain.install import apply_as_owner
-from tests.support.place import connected
 from tests.support.server import Server
 
 
@@ -21,21 +23,43 @@ def contract(request: pytest.FixtureRequest) -> Contract:
     return chosen
 
 
-@pytest.fixture(scope="module")
-def tables(server: Server) -> Iterator[Urls]:
-    with asyncio.Runner() as runner:
-        made = databases.fresh_database(server)
-        urls = runner.run(made.__aenter__())
-        try:
-            for script in dict.fromkeys(contract.setup for contract in CONTRACTS if contract.setup):
-                runner.run(apply_as_owner(urls, script))
-            yield urls
-        finally:
-            runner.run(made.__aexit__(None, None, None))
+@dataclass(frozen=True)
+class Tables:
+    """A database with the tables of all contracts, and what is in it before a test."""
+
+    urls: Urls
+    caretaker: asyncpg.Connection
+    original: lending.Original
 
 
-@pytest.fixture
-async def bench(contract: Contract, tables: Urls) -> Bench:
-    async with connected(tables.admin, session_replication_role="replica") as admin:
-        await admin.execute(f"TRUNCATE {contract.lease.table} CASCADE")
-    return Bench(contract, render(contract.lease), tables)
+class Databases(AsyncExitStack):
+    """One database for all tests of a module, and another one after a test that changed its rights."""
+
+    def __init__(self, server: Server, sessions: Sessions) -> None:
+        super().__init__()
+        self._server, self.sessions = server, sessions
+        self._tables: Tables | None = None
+
+    async def emptied(self) -> Urls:
+        if self._tables is None or not await lending.restore(self._tables.caretaker, self._tables.original):
+            self._tables = await self._made()
+        return self._tables.urls
+
+    async def _made(self) -> Tables:
+        urls = await self.enter_async_context(databases.fresh_database(self._server))
+        for script in dict.fromkeys(contract.setup for contract in CONTRACTS if contract.setup):
+            await apply_as_owner(urls, script)
+        caretaker = await asyncpg.connect(urls.admin, server_settings=lending.OPTIONS)
+        self.callback(caretaker.terminate)
+        return Tables(urls, caretaker, await lending.read_original(caretaker))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def tables(server: Server) -> AsyncIterator[Databases]:
+    async with Sessions() as sessions, Databases(server, sessions) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def bench(contract: Contract, tables: Databases) -> Bench:
+    return Bench(contract, render(contract.lease), await tables.emptied(), tables.sessions)

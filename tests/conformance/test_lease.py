@@ -21,9 +21,9 @@ from supervisor.status import read_status
 from supervisor.store import Store
 from supervisor.wakeups import Wakeups
 from tests.conformance.bench import DOMAIN, OUTCOMES, Bench, Taken
-from tests.support.place import connected
+from tests.support.slowness import patient
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.asyncio(loop_scope="module")  # that of the bench's sessions
 
 
 def needs(bench: Bench, rows: int) -> None:
@@ -46,7 +46,7 @@ async def test_no_row_is_claimed_twice(bench: Bench) -> None:
     await bench.insert(*range(rows))
 
     async def take_all(owner: str) -> list[Taken]:
-        async with connected(bench.urls.worker) as worker:
+        async with bench.connected("worker") as worker:
             mine: list[Taken] = []
             while some := await bench.claim(owner, 3, worker):
                 mine += some
@@ -62,10 +62,10 @@ async def test_a_claim_does_not_wait_for_another(bench: Bench) -> None:
     """R004-20: rows that somebody is just claiming are passed over."""
     needs(bench, 2)
     await bench.insert(1, 2)
-    async with connected(bench.urls.worker) as first, connected(bench.urls.worker) as second:
+    async with bench.connected("worker") as first, bench.connected("worker") as second:
         async with first.transaction():
             (one,) = await bench.claim("a", 1, first)
-            (other,) = await asyncio.wait_for(bench.claim("b", 5, second), 5)
+            (other,) = await asyncio.wait_for(bench.claim("b", 5, second), patient(5))
         assert one.key != other.key
 
 
@@ -98,7 +98,7 @@ async def test_stale_at_exactly_now_and_without_an_expiry(
     needs_null(bench, at)
     await bench.insert(1)
     taken = await bench.claim_one("a")
-    async with connected(bench.urls.admin, session_replication_role="replica") as admin, admin.transaction():
+    async with bench.connected("admin", session_replication_role="replica") as admin, admin.transaction():
         await bench.expire(admin, at=at)
         if path == "recover":
             assert len(await admin.fetch(bench.sql.recover.sql, 10)) == (1 if stale else 0)
@@ -117,7 +117,7 @@ async def test_a_heartbeat_comes_too_late_when_the_row_is_stale(bench: Bench, at
     needs_null(bench, at)
     await bench.insert(1)
     taken = await bench.claim_one("a")
-    async with connected(bench.urls.admin) as admin, admin.transaction():
+    async with bench.connected("admin") as admin, admin.transaction():
         await admin.execute("SET LOCAL session_replication_role = replica")
         await bench.expire(admin, at=at)
         arguments = bench.arrays(bench.sql.beat, [taken])
@@ -207,7 +207,7 @@ async def test_recovery_is_the_same_by_either_way(bench: Bench) -> None:
         if number == 1:
             assert await bench.recover() == 1
         else:
-            async with connected(bench.urls.worker) as worker:
+            async with bench.connected("worker") as worker:
                 (answer,) = await worker.fetch(bench.sql.claim.sql, "b", 0, DOMAIN)
             assert answer["recovered"] == 1
         row = await bench.row(taken)
@@ -336,7 +336,7 @@ async def test_what_a_lost_answer_claimed_is_given_back(bench: Bench) -> None:
     await bench.insert(1, 2, 3)
     held, unheard = await bench.claim("a", 2)
     other = await bench.claim_one("b")
-    async with connected(bench.urls.worker) as worker:
+    async with bench.connected("worker") as worker:
         back = await worker.fetch(bench.sql.release_unheld.sql, "a", [held.token])
     assert [tuple(row.values()) for row in back] == [unheard.key]
     assert await bench.beat("a", held) == [held.token]
@@ -355,14 +355,14 @@ async def test_the_order_is_kept(bench: Bench) -> None:
 
 async def test_only_its_own_rows_are_claimed_and_recovered(bench: Bench) -> None:
     """R000-26, R000-37: rows of other kinds, not yet due, or set aside stay as they are."""
-    async with connected(bench.urls.admin) as admin:
+    async with bench.connected("admin") as admin:
         for statement in bench.contract.others:
             await admin.execute(statement)
         before = await admin.fetch(f"SELECT * FROM {bench.lease.table} ORDER BY {', '.join(bench.lease.key)}")
     assert before, "the contract names no such row"
     assert await bench.claim("a", 100) == []
     assert await bench.recover() == 0
-    async with connected(bench.urls.admin) as admin:
+    async with bench.connected("admin") as admin:
         after = await admin.fetch(f"SELECT * FROM {bench.lease.table} ORDER BY {', '.join(bench.lease.key)}")
     assert after == before
 
@@ -384,10 +384,10 @@ async def test_a_claim_takes_no_more_than_asked(bench: Bench) -> None:
         "hashagg",
     )
     for plan in plans:
-        async with connected(bench.urls.worker, **{f"enable_{plan}": "off"}) as worker:
+        async with bench.connected("worker", **{f"enable_{plan}": "off"}) as worker:
             assert len(await bench.claim("a", 2, worker)) == 2
     off = {f"enable_{plan}": "off" for plan in plans}
-    async with connected(bench.urls.worker, **off) as worker:
+    async with bench.connected("worker", **off) as worker:
         assert len(await bench.claim("a", 3, worker)) == 3
 
 
@@ -396,7 +396,7 @@ async def test_a_paused_domain_claims_nothing(bench: Bench) -> None:
     needs(bench, 2)
     await bench.insert(1, 2)
     held = await bench.claim_one("a")
-    async with connected(bench.urls.control) as control:
+    async with bench.connected("control") as control:
         await control.fetch("SELECT supervisor.pause_domain('test', $1, true)", DOMAIN)
         assert await bench.claim("b", 5) == []
         assert await bench.finish("a", held) == ["RECORDED"]
@@ -411,7 +411,7 @@ async def test_the_worker_writes_its_columns_and_no_others(bench: Bench) -> None
     columns = list(await bench.row(await bench.claim_one("a")))
     refused = []
     for column in columns:
-        async with connected(bench.urls.worker) as worker:
+        async with bench.connected("worker") as worker:
             try:
                 await worker.execute(f"UPDATE {lease.table} SET {column} = {column}")
             except asyncpg.InsufficientPrivilegeError:
@@ -425,7 +425,7 @@ async def test_the_worker_writes_its_columns_and_no_others(bench: Bench) -> None
 
 
 async def test_the_worker_inserts_and_deletes_only_by_right(bench: Bench) -> None:
-    async with connected(bench.urls.worker) as worker:
+    async with bench.connected("worker") as worker:
         for right, statement in (
             ("INSERT", f"INSERT INTO {bench.lease.table} DEFAULT VALUES"),
             ("DELETE", f"DELETE FROM {bench.lease.table} WHERE false"),
@@ -445,7 +445,7 @@ async def test_rights_that_differ_are_named(bench: Bench) -> None:
     store = Store(bench.urls.control, name="test")
     try:
         assert await grant_faults(store, siblings) == []
-        async with connected(bench.urls.admin) as admin:
+        async with bench.connected("admin") as admin:
             await admin.execute("SET ROLE tenure_owner")
             await admin.execute(f"GRANT UPDATE ({beyond}) ON {lease.table} TO tenure_worker")
             await admin.execute(f"REVOKE UPDATE ({short}) ON {lease.table} FROM tenure_worker")
@@ -457,7 +457,7 @@ async def test_rights_that_differ_are_named(bench: Bench) -> None:
         ]
     finally:
         await store.close()
-        async with connected(bench.urls.admin) as admin:
+        async with bench.connected("admin") as admin:
             await admin.execute("SET ROLE tenure_owner")
             await admin.execute(grants(*siblings))
             await admin.execute(f"REVOKE TRUNCATE ON {lease.table} FROM tenure_worker")
@@ -466,7 +466,7 @@ async def test_rights_that_differ_are_named(bench: Bench) -> None:
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 async def test_the_past_is_not_read(bench: Bench, mode: str) -> None:
     """Every statement stays flat while finished rows pile up, with no statistics at all."""
-    async with connected(bench.urls.admin) as admin:
+    async with bench.connected("admin") as admin:
         await admin.execute(f"ALTER TABLE {bench.lease.table} SET (autovacuum_enabled = false)")
         # what an autovacuum may have gathered while other tests used the table
         await admin.execute("DELETE FROM pg_statistic WHERE starelid = $1::text::regclass", bench.lease.table)
@@ -480,7 +480,7 @@ async def test_the_past_is_not_read(bench: Bench, mode: str) -> None:
         "beat": (bench.sql.beat.sql, ["a", *bench.arrays(bench.sql.beat, taken)]),
         "finish": (done.sql, ["a", *bench.arrays(done, taken)]),
     }
-    async with connected(bench.urls.admin, plan_cache_mode=mode) as admin:
+    async with bench.connected("admin", plan_cache_mode=mode) as admin:
         for name, (sql, arguments) in plans.items():
             explained = await admin.fetch(f"EXPLAIN {sql}", *arguments)
             text = "\n".join(line for (line,) in explained)
