@@ -34,7 +34,11 @@ SECONDS = {
 
 def timings(factor: float = 1) -> dict[str, str]:
     """The protocol's timings in tests, longer by a factor."""
-    return {name: f"{seconds * factor:g}" for name, seconds in SECONDS.items()}
+    return {name: str(seconds * factor) for name, seconds in SECONDS.items()}
+
+
+class ReplicaEnded(Exception):
+    """The replica ended while a test waited for its answer."""
 
 
 class Replica:
@@ -62,7 +66,8 @@ class Replica:
         return answer
 
     async def answers(self, path: str = "/healthz") -> bool:
-        assert self.returncode is None, f"the replica ended with {self.returncode}:\n{self.output()}"
+        if self.returncode is not None:
+            raise ReplicaEnded(f"with {self.returncode}:\n{self.output()}")
         with suppress(httpx.HTTPError):
             return (await self.get(path)).is_success
         return False

@@ -18,15 +18,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
+from math import ceil
 from pathlib import Path
 from statistics import mean
 from typing import Final, NamedTuple
 
 ROOT: Final = "TENURE_TEST_ROOT"
 """Names the directory of the test run in the environment of its processes."""
-INTERVAL_SECONDS: Final = 0.1
-SAMPLES: Final = 50
-WORK_SECONDS: Final = 0.0015
+INTERVAL_SECONDS: Final = 0.2
+SAMPLES: Final = 25
+WORK_SECONDS: Final = 0.0005
 """What `_work` costs on the machine that the bounds were written on."""
 AT_LEAST: Final = 3.0
 """The machine may become slow after a timeout was handed over."""
@@ -57,9 +58,10 @@ def patient(seconds: float) -> float:
 def stretch() -> float:
     """Return a factor for the protocol's timings in real processes.
 
-    On a crowded machine beats come late, and a worker that is later than its timings allow is stopped.
+    On a crowded machine beats come late, and a worker that is later than its timings allow is stopped. Quarters
+    keep the relations between the timings exact.
     """
-    return max(1.0, slowness() / USUAL)
+    return max(1.0, ceil(4 * slowness() / USUAL) / 4)
 
 
 class Allowance:
@@ -129,7 +131,7 @@ def _queue() -> float:
 def _work() -> float:
     """Return how slow a core is, by the processor time of a fixed piece of work."""
     began = time.thread_time()
-    sum(range(100_000))
+    sum(range(20_000))
     return max(1.0, (time.thread_time() - began) / WORK_SECONDS)
 
 
