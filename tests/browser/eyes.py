@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from playwright.async_api import Browser, BrowserContext, Page, Request, ViewportSize, async_playwright
 
+from tests.support.slowness import patient
+
 CHROMIUM: Final = Path("/usr/bin/chromium")
 ARGUMENTS: Final = (
     "--headless",
@@ -88,7 +90,7 @@ class Sight:
             viewport=size,
             java_script_enabled=script,
         )
-        context.set_default_timeout(45_000)
+        context.set_default_timeout(1000 * patient(30))
         eyes = Eyes(await context.new_page(), base, self.shots)
         self._watch(eyes)
         self.opened.append(eyes)
@@ -127,7 +129,9 @@ def _note(eyes: Eyes, kind: str, text: str) -> None:
 @asynccontextmanager
 async def sight(shots: Path) -> AsyncIterator[Sight]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(ARGUMENTS))
+        browser = await playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=list(ARGUMENTS), timeout=1000 * patient(30)
+        )
         try:
             yield Sight(browser, shots)
         finally:

@@ -9,6 +9,7 @@ from supervisor.api.tokens import new_secret, shown
 from supervisor.embedded import Urls
 from tests.browser.booth import booth
 from tests.support.scene import Scene
+from tests.support.slowness import patient
 
 ROLES = ("view", "operate", "admin")
 # each action: its form in the console, and the same in the API
@@ -31,7 +32,7 @@ MOST_BYTES = 200 * 1024
 
 @pytest.fixture
 async def client(console: str) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=console, timeout=30, trust_env=False) as opened:
+    async with httpx.AsyncClient(base_url=console, timeout=patient(30), trust_env=False) as opened:
         yield opened
 
 
@@ -45,7 +46,7 @@ async def test_every_action_needs_the_same_role_here_as_in_the_api(database: Url
     refused = {}
     async with (
         booth(database, api_token="open sesame") as address,
-        httpx.AsyncClient(base_url=address, timeout=30, trust_env=False) as client,
+        httpx.AsyncClient(base_url=address, timeout=patient(30), trust_env=False) as client,
     ):
         for role in ROLES:
             headers = {"Authorization": f"Bearer {await token(scene, role)}"}
@@ -67,7 +68,7 @@ async def test_resigning_is_offered_to_who_may(database: Urls, scene: Scene, rol
     await scene.lead("w1", 600)
     async with (
         booth(database, api_token="open sesame") as address,
-        httpx.AsyncClient(base_url=address, timeout=30, trust_env=False) as client,
+        httpx.AsyncClient(base_url=address, timeout=patient(30), trust_env=False) as client,
     ):
         headers = {"Authorization": f"Bearer {await token(scene, role)}"}
         page = (await client.get("/leadership", headers=headers)).text

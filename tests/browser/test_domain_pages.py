@@ -12,8 +12,9 @@ from tests.browser.booth import booth
 from tests.browser.eyes import DESK, PHONE, Eyes, Sight
 from tests.integration.test_domain_pages import DOMAINS, Site, every_page, settings_in
 from tests.support.shelf import Shelf
+from tests.support.slowness import patient
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 UNSEEN = """async () => {
   const pictures = [...document.querySelectorAll("main img")];
@@ -30,7 +31,7 @@ async def site(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     shelf = await Shelf.open(database)
     async with (
         booth(database, DOMAINS, **settings_in(tmp_path)) as address,
-        httpx.AsyncClient(base_url=address) as http,
+        httpx.AsyncClient(base_url=address, timeout=patient(10)) as http,
     ):
         yield Site(database, tmp_path, http, shelf)
     await shelf.close()

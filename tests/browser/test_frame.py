@@ -3,6 +3,7 @@
 import asyncio
 
 from tests.browser.eyes import PHONE, Sight
+from tests.support.eventually import eventually
 from tests.support.scene import Scene
 
 
@@ -27,8 +28,11 @@ async def test_a_lost_replica_is_told_in_full_and_no_clock_goes_on(
     times = "[...document.querySelectorAll('main time, main [data-countdown]')].map(one => one.textContent)"
     was = await eyes.page.evaluate(times)
     said = await badge.inner_text()
-    while await badge.inner_text() == said:
-        await asyncio.sleep(0.1)
+
+    async def counts_on() -> bool:
+        return await badge.inner_text() != said
+
+    await eventually(counts_on, what="how long there was no answer")
     await asyncio.sleep(1.5)
     assert was
     assert await eyes.page.evaluate(times) == was, "what is shown is as old as the last answer"

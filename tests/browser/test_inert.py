@@ -5,7 +5,7 @@ import pytest
 from tests.browser.eyes import Sight
 from tests.support.scene import Scene
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 MARKUP = (
     "</script></textarea></title>\"'><script>alert(1)</script><img src=http://203.0.113.1/x onerror=alert(2)>"

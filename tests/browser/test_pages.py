@@ -15,7 +15,7 @@ from tests.browser.eyes import DESK, PHONE, Sight
 from tests.support.eventually import eventually
 from tests.support.scene import Scene
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 
 async def furnish(scene: Scene) -> dict[str, int]:

@@ -7,7 +7,7 @@ from tests.browser.eyes import Eyes, Sight
 from tests.support.eventually import eventually
 from tests.support.scene import Scene
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 TABS = 8
 HIDE = """hidden => {

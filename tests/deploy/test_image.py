@@ -23,6 +23,7 @@ from tests.deploy.tools import DEPLOY, ROOT, passes, read
 from tests.support.eventually import eventually
 from tests.support.place import connected
 from tests.support.replica import replica
+from tests.support.slowness import patient
 
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 LAST_STAGE = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[-1]
@@ -56,18 +57,20 @@ def entry_point(tmp_path_factory: pytest.TempPathFactory) -> Path:
         str(directory),
         str(directory / "src"),
     ]
-    subprocess.run([*pip, *wheel], check=True, timeout=100)
+    subprocess.run([*pip, *wheel], check=True, timeout=patient(100))
     [built] = directory.glob("tenure-*.whl")
     home = directory / "opt"
     venv.create(home, symlinks=True, with_pip=False)
     python = home / "bin/python"
     install = ["--python", str(python), "install", "--no-deps", "--no-index", str(built)]
-    subprocess.run([*pip, *install], check=True, timeout=100)
+    subprocess.run([*pip, *install], check=True, timeout=patient(100))
     site = Path(sysconfig.get_path("purelib", vars={"base": str(home), "platbase": str(home)}))
     (site / "needs.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
     (home / "share").symlink_to(Path(sys.prefix) / "share")  # what some wheels bring beside their code
     where = [str(python), "-c", "import supervisor; print(supervisor.__file__)"]
-    found = subprocess.run(where, cwd=directory, capture_output=True, text=True, check=True, timeout=60)
+    found = subprocess.run(
+        where, cwd=directory, capture_output=True, text=True, check=True, timeout=patient(60)
+    )
     assert Path(found.stdout.strip()).is_relative_to(home), "not the checkout: the wheel"
     return home / "bin/tenure"
 
@@ -113,14 +116,15 @@ async def test_the_entry_point_drains_on_sigterm(
 
     The kernel gives process 1 of a namespace no signal that it does not handle itself.
     """
-    job = """SELECT FROM supervisor.save_job('test', 'nap',
-             '{"domain": "command", "payload": {"argv": ["sleep", "1.5"]}}', true)"""
+    go = tmp_path / "go"
+    nap = {"argv": ["sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done"]}
+    job = "SELECT FROM supervisor.save_job('test', 'nap', $1::text::jsonb, true)"
     command = [*(NAMESPACE if first else ()), *started_as(entry_point)]
     async with (
         connected(database.admin) as admin,
         replica(database, tmp_path, command=command, ready="/readyz") as process,
     ):
-        await admin.execute(job)
+        await admin.execute(job, json.dumps({"domain": "command", "payload": nap}))
         run = await admin.fetchval("SELECT id FROM supervisor.enqueue('nap', '{}', 'nap-1')")
 
         async def state() -> str:
@@ -131,6 +135,9 @@ async def test_the_entry_point_drains_on_sigterm(
 
         await eventually(running, timeout=30, what="the run to be running")
         os.kill(only_child(process.pid) if first else process.pid, signal.SIGTERM)
+        await eventually(lambda: '"draining"' in process.output(), timeout=30, what="the drain to begin")
+        assert await state() == "RUNNING"
+        go.touch()
         code = await process.wait()
         assert code == 0, process.output()
         assert "drained" in process.output()
@@ -193,7 +200,7 @@ def test_compose_refuses_two_names_for_one_database(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patient(60),
         check=False,
     )
     assert (answer.returncode, said in answer.stderr) == (code, True), answer.stderr

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from math import ceil
 from pathlib import Path
 
 import httpx
@@ -13,16 +14,16 @@ import yaml
 from supervisor.embedded import Urls
 from supervisor.tether import tethered
 from tests.deploy.tools import DEPLOY, RULES, program, read
-from tests.support.eventually import eventually
 from tests.support.replica import free_port
 from tests.support.replicas import Fleet, replicas
+from tests.support.slowness import patient
 
 TARGETS = re.compile(r"replica-\d:8080")
 
 
 class Prometheus:
     def __init__(self, port: int, log: Path) -> None:
-        self._client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10)
+        self._client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=patient(10))
         self._log = log
 
     async def value(self, expression: str) -> dict[str, float]:
@@ -42,12 +43,13 @@ class Prometheus:
 
 
 def configuration(fleet: Fleet) -> str:
-    """The deployed one with these targets, asked and evaluated every second; rules by their whole paths."""
+    """The deployed one with these targets, asked and evaluated often; rules by their whole paths."""
     config = read(DEPLOY / "prometheus/prometheus.yaml")
-    config["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
+    often = f"{ceil(2 * fleet.stretch)}s"
+    config["global"] = dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), often)
     config["rule_files"] = list(map(str, RULES))
     [job] = config["scrape_configs"]
-    job["scrape_timeout"] = "1s"
+    job["scrape_timeout"] = often
     [static] = job["static_configs"]
     assert all(map(TARGETS.fullmatch, static["targets"]))
     static["targets"] = [f"127.0.0.1:{member.replica.port}" for member in fleet.members]
@@ -98,9 +100,9 @@ async def test_prometheus_scrapes_three_replicas(database: Urls, tmp_path: Path)
             counts = [await asked.value(name) for name in ("tenure:replicas_up:count", "tenure:leaders:sum")]
             return counts == [{"": 3.0}, {"": 1.0}]
 
-        await eventually(all_up, timeout=30, interval=0.2, what="three targets that are up")
-        await eventually(one_leads, timeout=15, interval=0.2, what="one leader")
-        await eventually(recorded, timeout=15, interval=0.2, what="the recorded figures")
+        await fleet.until(all_up, within=30, interval=0.2, what="three targets that are up")
+        await fleet.until(one_leads, within=20, interval=0.2, what="one leader")
+        await fleet.until(recorded, within=20, interval=0.2, what="the recorded figures")
         assert await asked.value('ALERTS{alertstate="firing"}') == {}
         assert await asked.value('ALERTS{alertname="TenureReplicaDown"}') == {}
 
@@ -115,5 +117,5 @@ async def test_prometheus_scrapes_three_replicas(database: Urls, tmp_path: Path)
             now = await asked.value("tenure_leader == 1")
             return len(now) == 1 and lost not in now
 
-        await eventually(missed, timeout=15, interval=0.2, what="the alert on the replica that was killed")
-        await eventually(succeeded, timeout=20, interval=0.2, what="another leader")
+        await fleet.until(missed, within=20, interval=0.2, what="the alert on the replica that was killed")
+        await fleet.until(succeeded, within=25, interval=0.2, what="another leader")

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.slowness import patient
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 RULES = (DEPLOY / "prometheus/recording.yaml", DEPLOY / "prometheus/alerts.yaml")
@@ -32,7 +34,7 @@ def program(name: str) -> str:
 
 def ask(name: str, *args: str | Path) -> subprocess.CompletedProcess[str]:
     command = [program(name), *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=patient(60), check=False)
 
 
 def passes(name: str, *args: str | Path) -> str:

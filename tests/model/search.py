@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from tests.model.cases import Case
+from tests.support.slowness import patient
 
 Verdict = Literal["HOLDS", "FAILS", "BOUNDED", "BROKEN"]
 
@@ -102,6 +103,8 @@ def _verdict(output: str) -> Verdict:
 def _trail(place: Path, case: Case) -> str:
     """The way to the failure, in the words that the model says on it."""
     command = ["spin", "-t", *case.defines(), "tenure.pml"]
-    told = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, timeout=60).stdout
+    told = subprocess.run(
+        command, cwd=place, capture_output=True, text=True, check=False, timeout=patient(60)
+    ).stdout
     words = ("leader ", "worker ", "the ", "somebody ", "paused: ", "-- tick")
     return "\n".join(line.strip() for line in told.splitlines() if line.strip().startswith(words))

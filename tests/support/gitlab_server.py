@@ -31,6 +31,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from tests.support.git_server import git
+from tests.support.slowness import patient
 
 TOKEN = "glpat-synthetic-5ecret-0123456789"
 PROJECT = 7
@@ -354,11 +355,11 @@ def truncated(body: bytes = b'[{"id": "', promised: int = 1000) -> Callable[[Han
 
 
 def slow(release: threading.Event) -> Callable[[Handler], None]:
-    """Answers by and by, a little at a time, so that no wait for the next piece is long; for some seconds."""
+    """Answers by and by, a little at a time, so that no wait for the next piece is long; for a minute."""
 
     def answer(handler: Handler) -> None:
-        handler.send(200, {"Content-Type": "application/json", "Content-Length": "1000"}, b"[")
-        for _ in range(100):
+        handler.send(200, {"Content-Type": "application/json", "Content-Length": "2000"}, b"[")
+        for _ in range(1200):
             if release.wait(0.05):
                 break
             handler.wfile.write(b" ")
@@ -386,4 +387,4 @@ def gitlab_server(repository: Path, side_file: Path | None = None) -> Iterator[G
     finally:
         http.shutdown()
         http.server_close()
-        thread.join(10)
+        thread.join(patient(10))

@@ -17,7 +17,6 @@ import sys
 import sysconfig
 import tempfile
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +29,7 @@ from pydantic import SecretStr
 from supervisor.artifacts.s3 import Target
 from supervisor.artifacts.signature import Credentials, sign
 from supervisor.tether import tethered
+from tests.support.slowness import Allowance, patient
 
 ACCESS_KEY: Final = "t:AKtest"
 SECRET_KEY: Final = "SKtestsecret"
@@ -60,6 +60,10 @@ log_address = {root}/nowhere
 pipeline = {kind}-server
 [app:{kind}-server]
 use = egg:swift#{kind}
+# after a second it would answer, and the object be in no list yet
+conn_timeout = 20
+node_timeout = 60
+container_update_timeout = 60
 """
 
 # each is `egg:swift#<name>`; no cache: there is no memcached here, and only swift's own tokens need one
@@ -144,7 +148,7 @@ class S3Server:
             target.origin + target.path(key),
             headers=signed,
             content=content,
-            timeout=30,
+            timeout=patient(30),
             trust_env=False,
         )
 
@@ -205,17 +209,21 @@ def _write_rings(root: Path, ports: dict[str, int]) -> None:
         (root / directory).mkdir(parents=True)
     (root / "etc/swift.conf").write_text(SWIFT)
     command = [sys.executable, "-W", "ignore", "-c", RINGS, str(root / "etc")]
-    subprocess.run([*command, *(f"{kind}={ports[kind]}" for kind in KINDS)], check=True, timeout=60)
+    subprocess.run([*command, *(f"{kind}={ports[kind]}" for kind in KINDS)], check=True, timeout=patient(60))
 
 
 def _make_bucket(server: S3Server, root: Path, processes: "list[subprocess.Popen[bytes]]") -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and all(process.poll() is None for process in processes):
-        with suppress(httpx.HTTPError):
+    allowance, last = Allowance(60), ""
+    while not allowance.used_up() and all(process.poll() is None for process in processes):
+        try:
             server.request("PUT", "").raise_for_status()
+        except httpx.HTTPError as error:
+            last = repr(error)
+            time.sleep(0.05)
+        else:
             return
-        time.sleep(0.05)
-    raise AssertionError("\n".join(log.read_text()[-2000:] for log in root.glob("*.log")))
+    logs = "\n".join(log.read_text()[-2000:] for log in root.glob("*.log"))
+    raise AssertionError(f"no bucket within {allowance}; at last: {last}\n{logs}")
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:

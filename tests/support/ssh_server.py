@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.slowness import Allowance, patient
+
 # where `make test` unpacks it: installed, it would serve the whole machine
 UNPACKED = Path(sys.prefix, "unpacked")
 PATHS = (os.environ.get("PATH", os.defpath), "/usr/sbin", str(UNPACKED / "usr/sbin"))
@@ -60,7 +62,7 @@ def ssh_server(place: Path) -> Iterator[Door]:
         yield Door(getpass.getuser(), port, place / "id", place / "known_hosts")
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(patient(10))
 
 
 def _with_its_account(place: Path) -> list[str]:
@@ -74,14 +76,15 @@ def _with_its_account(place: Path) -> list[str]:
 
 
 def _until_it_answers(server: "subprocess.Popen[bytes]", port: int) -> None:
-    give_up = time.monotonic() + 20
-    while time.monotonic() < give_up:
+    allowance, last = Allowance(20), ""
+    while not allowance.used_up():
         if server.poll() is not None:
             pytest.skip("sshd of this user's own does not start here")
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
+        except OSError as error:
+            last = repr(error)
             time.sleep(0.02)
         else:
             return
-    raise RuntimeError("sshd does not answer")
+    raise RuntimeError(f"sshd does not answer within {allowance}; at last: {last}")

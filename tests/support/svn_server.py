@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.slowness import Allowance, patient
+
 PROGRAMS = ("svn", "svnadmin", "svnserve")
 MISSING = [name for name in PROGRAMS if shutil.which(name) is None]
 needs_svn = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (Subversion)")
@@ -122,16 +124,17 @@ def svn_server(root: Path) -> Iterator[SvnServer]:
         yield SvnServer(root, port)
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(patient(10))
 
 
 def _until_it_answers(server: "subprocess.Popen[bytes]", port: int) -> None:
-    give_up = time.monotonic() + 20
-    while time.monotonic() < give_up and server.poll() is None:
+    allowance, last = Allowance(20), ""
+    while not allowance.used_up() and server.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
+        except OSError as error:
+            last = repr(error)
             time.sleep(0.02)
         else:
             return
-    raise RuntimeError("svnserve does not answer")
+    raise RuntimeError(f"svnserve does not answer within {allowance}; exit {server.poll()}, at last: {last}")

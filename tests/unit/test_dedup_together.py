@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from actors.dedup.together import Together
+from tests.support.slowness import patient
 
 
 class Bench:
@@ -35,7 +36,7 @@ class Bench:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[Callable[..., None]]:
-        with anyio.fail_after(10):
+        with anyio.fail_after(patient(10)):
             async with anyio.create_task_group() as service:
                 service.start_soon(self.together.run)
                 async with anyio.create_task_group() as group:
@@ -144,7 +145,7 @@ async def test_who_is_cancelled_meanwhile_waits_for_the_end_if_he_must_and_his_a
 
 async def test_an_end_of_everything_still_ends_what_is_under_way() -> None:
     bench = Bench()
-    with anyio.fail_after(10):
+    with anyio.fail_after(patient(10)):
         async with anyio.create_task_group() as group:
             group.start_soon(bench.together.run)
             group.start_soon(bench.ask, 1)

@@ -13,6 +13,7 @@ from actors.dedup.waiting import (
     count_again_seconds,
     until_counted_out,
 )
+from tests.support.slowness import patient
 
 JITTER = 1.5
 
@@ -40,7 +41,7 @@ async def test_it_counts_until_nothing_is_left() -> None:
     async def count() -> int:
         return left.pop(0)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(patient(10)):
         await until_counted_out(count)
     assert left == []
 
@@ -52,7 +53,7 @@ async def test_whoever_waits_for_a_job_of_this_replica_is_told_of_its_end() -> N
         await jobs_here.pause(job, waited=0.0)
         told.set()
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(patient(10)):
         async with anyio.create_task_group() as group:
             with jobs_here.at_work(job):
                 group.start_soon(wait)

@@ -5,6 +5,7 @@ import anyio.lowlevel
 
 from supervisor.hands import Hands
 from supervisor.stoppable import Stoppable
+from tests.support.slowness import patient
 
 
 async def test_work_that_waits_is_all_under_way_at_once() -> None:
@@ -19,7 +20,7 @@ async def test_work_that_waits_is_all_under_way_at_once() -> None:
         hands = Hands(group, work)
         hands.give(range(100))
         hands.give(range(100, 150))
-        with anyio.fail_after(5):
+        with anyio.fail_after(patient(5)):
             while len(begun) < 150:
                 await anyio.lowlevel.checkpoint()
         assert begun == list(range(150))
@@ -37,7 +38,7 @@ async def test_short_work_is_done_by_few_and_lets_the_others_have_a_turn() -> No
     async with anyio.create_task_group() as group:
         hands = Hands(group, work)
         hands.give(range(1000))
-        with anyio.fail_after(5):
+        with anyio.fail_after(patient(5)):
             while len(done) < 1000:
                 turns += 1
                 await anyio.lowlevel.checkpoint()
@@ -58,9 +59,9 @@ async def test_a_hand_is_used_again() -> None:
         hands = Hands(group, work)
         for number in range(20):
             hands.give([number])
-            with anyio.fail_after(5):
+            with anyio.fail_after(patient(5)):
                 while len(done) <= number:
                     await anyio.lowlevel.checkpoint()
-        await anyio.sleep(0.01)
+        await anyio.wait_all_tasks_blocked()
         assert len(hands._idle) == 1
         group.cancel_scope.cancel()

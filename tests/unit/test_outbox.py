@@ -6,13 +6,14 @@ import pytest
 from supervisor.errors import BadInput, DatabaseUnreachable, OutcomeUnknown
 from supervisor.logs import logger
 from supervisor.outbox import BATCH, Outbox, until_answered
+from tests.support.slowness import patient
 
 
 async def test_the_oldest_come_first_and_no_more_than_a_batch() -> None:
     outbox = Outbox[int]()
     for number in range(BATCH + 1):
         outbox.add(number)
-    with anyio.fail_after(5):
+    with anyio.fail_after(patient(5)):
         assert await outbox.take() == list(range(BATCH))
         assert await outbox.take() == [BATCH]
 
@@ -25,7 +26,7 @@ async def test_a_taker_wakes_for_what_is_added_while_it_waits() -> None:
         taken.append(await outbox.take())
         taken.append(await outbox.take())
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(patient(5)):
         async with anyio.create_task_group() as group:
             group.start_soon(take_twice)
             await anyio.wait_all_tasks_blocked()

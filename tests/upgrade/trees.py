@@ -21,6 +21,7 @@ from typing import Any, Final
 import pytest
 
 from supervisor.embedded import Urls
+from tests.support.slowness import patient
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("supervisor", "actors", "schemas")
@@ -90,7 +91,7 @@ def released(directory: Path) -> Tree:
     if shutil.which("git") is None:
         pytest.skip(f"git is not installed: it takes release {version} out of the history")
     command = ["git", "-C", str(ROOT), "archive", commit, "pyproject.toml", *PACKAGES]
-    answer = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    answer = subprocess.run(command, capture_output=True, timeout=patient(60), check=False)
     if answer.returncode != 0:
         reason = answer.stderr.decode(errors="replace").strip()
         pytest.skip(f"release {version} is not in the history of this checkout ({commit[:7]}): {reason}")

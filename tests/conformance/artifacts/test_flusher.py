@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from supervisor.artifacts.flusher import Flusher
+from tests.support.slowness import patient
 
 HERE = (1, 1)
 
@@ -24,7 +25,7 @@ class Gate:
         self.flushes += 1
         seen = set(self.names)
         self.begun.set()
-        assert self.go.wait(30)
+        assert self.go.wait(patient(30))
         self.durable |= seen
 
 
@@ -45,13 +46,13 @@ def test_those_who_wait_share_the_next_flush() -> None:
             missed.append(n)
 
     first = started(lambda: write(0))
-    assert gate.begun.wait(30)
+    assert gate.begun.wait(patient(30))
     others = [started(lambda n=n: write(n)) for n in range(1, 20)]  # type: ignore[misc]
     while flusher._lines[HERE].came < 20:
         pass
     gate.go.set()
     for thread in (first, *others):
-        thread.join(30)
+        thread.join(patient(30))
     assert missed == []
     assert gate.flushes == 2
 

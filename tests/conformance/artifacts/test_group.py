@@ -21,6 +21,7 @@ from supervisor.artifacts import (
 )
 from supervisor.artifacts.group import SMALL_BYTES, TOGETHER
 from supervisor.artifacts.local import LocalArtifacts
+from tests.support.slowness import patient
 
 
 @pytest.fixture
@@ -157,7 +158,7 @@ async def test_who_is_cancelled_leaves_nobody_behind_and_nothing_undone(
 
     def fsync(number: int) -> None:
         begun.set()
-        assert go.wait(30)
+        assert go.wait(patient(30))
         real(number)
 
     monkeypatch.setattr(os, "fsync", fsync)

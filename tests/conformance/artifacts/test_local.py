@@ -32,6 +32,7 @@ from supervisor.artifacts import (
     StoreFailed,
 )
 from supervisor.artifacts.local import LocalArtifacts
+from tests.support.slowness import patient
 
 KEY = "scm/1/svn/r100.diff"
 
@@ -152,7 +153,7 @@ async def test_pipes_devices_and_directories_are_no_artifacts(artifacts: LocalAr
     (root / "folder").mkdir()
     for key in ("pipe", "folder"):
         for call in (artifacts.get(key), artifacts.stat(key), artifacts.delete(key)):
-            with anyio.fail_after(5), pytest.raises(InvalidKey):
+            with anyio.fail_after(patient(5)), pytest.raises(InvalidKey):
                 await call
     with pytest.raises(InvalidKey):
         await artifacts.put("folder", b"x", overwrite=Overwrite.REPLACE)
@@ -336,7 +337,7 @@ async def test_missing_rights_are_named() -> None:
         root.chmod(0o555)
         told = subprocess.run(
             [sys.executable, "-c", UNPRIVILEGED, str(root)],
-            capture_output=True, text=True, check=True, timeout=30,
+            capture_output=True, text=True, check=True, timeout=patient(30),
         )  # fmt: skip
         root.chmod(0o755)
         (root / "tmp").chmod(0o755)

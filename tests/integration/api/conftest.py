@@ -19,6 +19,7 @@ from supervisor.metrics import Metrics
 from supervisor.status import StatusCache
 from supervisor.store import Store
 from tests.support.scene import Scene
+from tests.support.slowness import patient
 
 
 @dataclass
@@ -92,9 +93,7 @@ async def api_of(database: Urls, state_dir: Path, **settings: Any) -> AsyncItera
     replica = FakeReplica(store, Settings(state_dir=state_dir, **settings))
     app = create_app(replica)
     try:
-        async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url="http://127.0.0.1", timeout=30
-        ) as http:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http:
             yield Api(http, scene, app, replica)
     finally:
         await scene.close()
@@ -119,9 +118,10 @@ async def served(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve, app, "127.0.0.1", 0, note)
-        with anyio.fail_after(10):
+        with anyio.fail_after(patient(10)):
             await ready.wait()
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports[0]}/api/v1", timeout=20) as http:
+        base = f"http://127.0.0.1:{ports[0]}/api/v1"
+        async with httpx.AsyncClient(base_url=base, timeout=patient(20)) as http:
             yield http
         tasks.cancel_scope.cancel()
 
@@ -148,12 +148,15 @@ class Events:
         return "", None
 
     async def until(self, wanted: str) -> Any:
-        with anyio.fail_after(15):
+        others: list[str] = []
+        with anyio.move_on_after(patient(15)):
             while True:
                 name, data = await self.next()
-                assert name, f"the stream ended before {wanted}"
+                assert name, f"the stream ended before {wanted}; there were {others}"
                 if name == wanted:
                     return data
+                others.append(name)
+        raise AssertionError(f"no event {wanted} came; there were {others}")
 
 
 @asynccontextmanager

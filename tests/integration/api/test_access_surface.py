@@ -20,6 +20,7 @@ from supervisor.config import Settings
 from supervisor.console.assets import Assets
 from supervisor.embedded import Urls
 from tests.integration.api.access_scene import HOST, FakeReplica, Scene, bearer, raw, scene_of
+from tests.support.slowness import patient
 
 OPEN = {"/healthz", "/readyz", "/metrics", "/login", "/static/{digest}/{name}"}
 PAGE_POLICY = (
@@ -220,7 +221,7 @@ async def test_hostile_bytes_over_a_real_socket(scene: Scene) -> None:
         ready.set()
 
     def code(head: bytes) -> int:
-        with socket.create_connection(("127.0.0.1", ports[0]), timeout=10) as line:
+        with socket.create_connection(("127.0.0.1", ports[0]), timeout=patient(10)) as line:
             line.sendall(b"GET /t/name HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + head + b"\r\n\r\n")
             return int(line.makefile("rb").readline().split()[1])
 

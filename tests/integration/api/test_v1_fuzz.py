@@ -27,8 +27,7 @@ from supervisor.embedded import Urls
 from supervisor.store import Store
 from tests.integration.api.conftest import FakeReplica
 from tests.support.scene import Scene
-
-pytestmark = pytest.mark.timeout(400)
+from tests.support.slowness import patient
 
 ROUTES = 30
 EXAMPLES = 3
@@ -87,11 +86,11 @@ def in_thread(database: Urls, place: Path) -> Iterator[int]:
     thread = threading.Thread(target=anyio.run, args=(run,))
     thread.start()
     try:
-        assert ready.wait(120)
+        assert ready.wait(patient(120))
         yield ports[0]
     finally:
         over.set()
-        thread.join(30)
+        thread.join(patient(30))
 
 
 async def furnish(database: Urls) -> None:
@@ -122,7 +121,7 @@ def modes(operation: Any) -> list[GenerationMode]:
 
 def ask_all(address: str, *, ours: bool) -> int:
     """Ask each route some of what fits its description and some of what does not; how many there were."""
-    document = requests.get(f"{address}/api/v1/openapi.json", timeout=60).json()
+    document = requests.get(f"{address}/api/v1/openapi.json", timeout=patient(60)).json()
     schema = schemathesis.openapi.from_dict(document)
     found, faults = 0, []
     for result in schema.get_all_operations():
@@ -143,7 +142,7 @@ def ask_all(address: str, *, ours: bool) -> int:
                 suppress_health_check=list(HealthCheck),
             )
             def ask(case: Any) -> None:
-                answer = case.call(base_url=address, timeout=20)
+                answer = case.call(base_url=address, timeout=patient(20))
                 case.validate_response(answer, checks=checks(OURS if ours else FOR_ALL))
 
             try:

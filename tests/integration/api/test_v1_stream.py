@@ -12,6 +12,7 @@ from supervisor.store import Store
 from tests.integration.api.conftest import Api, listening, served
 from tests.integration.api.test_v1_runs import write_log
 from tests.support.eventually import eventually
+from tests.support.slowness import patient
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ async def test_all_who_listen_share_one_look_and_nobody_costs_nothing(
                     texts = await live.wait(subscriber)
                 got.append(texts)
 
-            with anyio.fail_after(10):
+            with anyio.fail_after(patient(10)):
                 async with anyio.create_task_group() as group:
                     for subscriber in (one, two, three):
                         group.start_soon(hear, subscriber)
@@ -161,12 +162,12 @@ async def test_only_so_many_listen(led: Api, quick: None, monkeypatch: pytest.Mo
         async with listening(http, "/stream") as one, listening(http, "/stream") as two:
             await one.until("hello")
             await two.until("hello")
-            with anyio.fail_after(10):
+            with anyio.fail_after(patient(10)):
                 refused = await http.get("/stream")
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
             assert refused.headers["content-type"] == "application/problem+json"
         async with listening(http, f"/runs/{run}/logs?follow=true"):
-            with anyio.fail_after(10):
+            with anyio.fail_after(patient(10)):
                 assert (await http.get(f"/runs/{run}/logs?follow=true")).status_code == 503
 
         async def there_is_room() -> bool:
@@ -210,7 +211,7 @@ async def test_a_stream_keeps_itself_alive(led: Api, quick: None, monkeypatch: p
         for path in ("/stream", f"/runs/{run}/logs?follow=true"):
             async with http.stream("GET", path) as answer:
                 beats = 0
-                with anyio.fail_after(10):
+                with anyio.fail_after(patient(10)):
                     async for line in answer.aiter_lines():
                         beats += line.startswith(":")
                         if beats == 3:

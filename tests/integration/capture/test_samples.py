@@ -12,7 +12,7 @@ from supervisor.chamber import Chambers
 from supervisor.clock import boottime
 from tests.support.schedules import DAY, Sample, drawn
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

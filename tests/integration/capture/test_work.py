@@ -22,7 +22,6 @@ from supervisor.wiring import check_domains, chosen_actors
 from tests.integration.capture.pictures import DAY, blank, picture
 from tests.support.replicas import D, Fleet, Member, replicas
 
-pytestmark = pytest.mark.timeout(180)
 PATIENCE = 90.0
 
 
@@ -31,7 +30,10 @@ async def readers(database: Urls, directory: Path, count: int) -> AsyncIterator[
     env = {"TENURE_DOMAINS": "capture", "TENURE_STATE_DIR": str(directory / "state")}
     async with replicas(database, directory, count=0, **env) as fleet:  # type: ignore[arg-type]  # settings
         # as short as the leases of these replicas are: what a killed one held is soon free
-        await fleet.rows("SELECT supervisor.save_setting('test', 'capture_lease_seconds', $1::jsonb)", str(D))
+        shortest = f"{D * fleet.stretch:g}"
+        await fleet.rows(
+            "SELECT supervisor.save_setting('test', 'capture_lease_seconds', $1::jsonb)", shortest
+        )
         await fleet.start(count, variant="short-leases")
         yield fleet
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from supervisor.embedded import Urls
 from tests.integration.dedup.api_scene import DIGEST, Scene, scene_of
+from tests.support.slowness import patient
 
 KEY = f"blake3:{DIGEST.hex()}"
 NOUNS = ("jobs", "duplicates", "thumbs", "maintenance", "libraries", "scan-sessions")
@@ -127,7 +128,7 @@ async def test_whatever_is_sent_it_is_answered_or_refused(scene: Scene, data: st
             query[parameter["name"]] = value
     content = data.draw(bodies(fields(document, facts))) if method == "post" else b""
     headers = {"Content-Type": data.draw(st.sampled_from(["application/json", "text/plain", ""]))}
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         answer = await scene.http.request(
             method, f"{path}?{urlencode(query, errors='surrogatepass')}", content=content, headers=headers
         )

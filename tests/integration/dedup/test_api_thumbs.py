@@ -13,6 +13,7 @@ from supervisor.embedded import Urls
 from tests.integration.dedup.api_scene import DIGEST, Scene, is_problem, scene_of
 from tests.support.eventually import eventually
 from tests.support.place import connected
+from tests.support.slowness import patient
 
 PICTURE = b"the bytes of a small picture"
 KEY = f"blake3:{DIGEST.hex()}"
@@ -250,7 +251,7 @@ async def test_no_link_and_no_pipe_is_served(scene: Scene, tmp_path: Path, what:
         file.parent.symlink_to(outside)
     else:
         os.mkfifo(file)
-    with anyio.fail_after(10):
+    with anyio.fail_after(patient(10)):
         answer = await scene.get(f"/thumbs/{key}/content")
     is_problem(answer, 404, "SPECIAL_FILE" if what == "pipe" else "ESCAPES_LIBRARY")
 

@@ -19,6 +19,7 @@ from tests.support.eventually import eventually
 from tests.support.libraries import fingerprint
 from tests.support.place import connected, value
 from tests.support.row_work import at_work
+from tests.support.slowness import patient
 
 GROUP = "blake3:" + "ab" * 32
 
@@ -141,13 +142,13 @@ async def test_a_thumbnail_that_is_asked_for_meanwhile_stays(
 
     def meanwhile(thumbs: Path, page: Any, should_stop: Any) -> dict[int, str | None]:
         read.set()
-        go_on.wait(20)
+        go_on.wait(patient(20))
         return unlink(thumbs, page, should_stop)
 
     monkeypatch.setattr(cleanup, "unlink_outputs", meanwhile)
     job = await cache.request()
     async with cache.work():
-        assert await anyio.to_thread.run_sync(read.wait, 20)
+        assert await anyio.to_thread.run_sync(read.wait, patient(20))
         await cache.ask("UPDATE dedup.thumbnails SET status = 'pending' WHERE status = 'failed'")
         await cache.thumbnail(2, "pending")
         go_on.set()
@@ -280,7 +281,7 @@ async def test_a_cleanup_that_was_cut_is_done_again(cache: Cache, monkeypatch: p
 
     monkeypatch.setattr(cleanup, "unlink_outputs", cut)
     async with cache.work(worker="first"):
-        assert await anyio.to_thread.run_sync(reached.wait, 20)
+        assert await anyio.to_thread.run_sync(reached.wait, patient(20))
     assert (len(cache.files()), len(await cache.rows())) == (2, 4)
     assert (await cache.job(job))["status"] == "running"
     monkeypatch.setattr(cleanup, "unlink_outputs", unlink)
@@ -301,12 +302,12 @@ async def test_a_worker_that_lost_its_claim_removes_no_row(
 
     def late(thumbs: Path, page: Any, should_stop: Any) -> dict[int, str | None]:
         claimed.set()
-        go_on.wait(20)
+        go_on.wait(patient(20))
         return unlink(thumbs, page, lambda: False)
 
     monkeypatch.setattr(cleanup, "unlink_outputs", late)
     async with cache.work() as loop:
-        assert await anyio.to_thread.run_sync(claimed.wait, 20)
+        assert await anyio.to_thread.run_sync(claimed.wait, patient(20))
         async with connected(cache.urls.admin, session_replication_role="replica") as admin:
             await admin.execute(
                 """UPDATE dedup.thumbnail_cleanup_jobs SET claim_id = gen_random_uuid(),
@@ -332,7 +333,7 @@ async def test_thumbnails_of_a_removed_library_go_with_their_files(cache: Cache)
         await admin.execute("UPDATE dedup.thumbnails SET file_id = $1", kept_file)
     for number, status in enumerate(("ready", "failed", "pending")):
         await cache.thumbnail(number, status)
-    await cache.ask("SELECT count(*) FROM supervisor.acquire('l1', 60, 7, 0, NULL, NULL)")
+    await cache.ask("SELECT count(*) FROM supervisor.acquire('l1', 600, 7, 0, NULL, NULL)")
     assert await cache.ask(PURGE) == 0
     originals = fingerprint(cache.libraries)
     await cache.ask("SELECT dedup.remove_library('test', 'photos')")

@@ -17,6 +17,7 @@ from tests.support.command_line import Answer, Cli, command_line
 from tests.support.eventually import eventually
 from tests.support.scene import Scene
 from tests.support.shelf import Shelf
+from tests.support.slowness import patient
 
 HOSTILE = "a\x1b[31m\u202e\nb.txt"
 
@@ -317,9 +318,9 @@ async def test_ctrl_c_leaves_the_work_and_says_so(database: Urls, shelf: Shelf, 
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
-    assert b"nobody works" in await asyncio.wait_for(process.stderr.readline(), 30)
+    assert b"nobody works" in await asyncio.wait_for(process.stderr.readline(), patient(30))
     process.send_signal(signal.SIGINT)
-    _, err = await asyncio.wait_for(process.communicate(), 30)
+    _, err = await asyncio.wait_for(process.communicate(), patient(30))
     run = await shelf.value("SELECT id FROM supervisor.job_run WHERE state = 'PENDING'")
     assert process.returncode == 130
     assert f"tenure run wait {run}" in err.decode()

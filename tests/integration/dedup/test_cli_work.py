@@ -17,6 +17,7 @@ from supervisor.embedded import Urls
 from tests.support.eventually import eventually
 from tests.support.scene import Scene
 from tests.support.shelf import Shelf
+from tests.support.slowness import patient
 
 
 def job(**facts: Any) -> dict[str, Any]:
@@ -149,7 +150,7 @@ async def test_on_a_terminal_a_bar_moves(database: Urls, scene: Scene, tmp_path:
         await eventually(lambda: screen.shows(r"scan of photos.*4,321 files.*2 errors"), what="the bar")
         await shelf.end(scan)
         await scene.finish(run)
-        out, _ = await asyncio.wait_for(process.communicate(), 30)
+        out, _ = await asyncio.wait_for(process.communicate(), patient(30))
     assert process.returncode == 0
     assert b"scan of photos completed" in out
     assert b"\x1b" not in out

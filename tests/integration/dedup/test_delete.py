@@ -27,6 +27,7 @@ from supervisor.store import Store
 from tests.support.eventually import eventually
 from tests.support.place import connected, value
 from tests.support.row_work import at_work
+from tests.support.slowness import patient
 
 CONTENT = b"the same picture" * 50
 ENDED = ("completed", "failed", "cancelled")
@@ -415,7 +416,7 @@ async def test_a_deletion_that_was_cut_is_continued(
 
     monkeypatch.setattr(trash.Trash, "move", cut)
     async with library.work(worker="first"):
-        assert await anyio.to_thread.run_sync(reached.wait, 20)
+        assert await anyio.to_thread.run_sync(reached.wait, patient(20))
     middle = await library.file(files[1])
     assert (middle["is_missing"], middle["trashed_by"]) == (True, job)
     assert (library.directory / "photos/c").exists() != after_the_move
@@ -489,7 +490,7 @@ async def test_a_cancelled_deletion_stops_and_keeps_what_it_did(
 
     monkeypatch.setattr(trash.Trash, "look_into", look_into)
     async with library.work() as loop:
-        assert await anyio.to_thread.run_sync(reached.wait, 20)
+        assert await anyio.to_thread.run_sync(reached.wait, patient(20))
         await library.ask("SELECT id FROM dedup.cancel_job('test', $1)", job)
         await eventually(lambda: loop.held == 0)
         assert stopped.is_set()

@@ -15,6 +15,7 @@ from supervisor.clock import boottime
 from supervisor.config import Settings
 from supervisor.store import Store
 from tests.integration.dedup.sql_world import Claimed, DedupWorld
+from tests.support.slowness import patient
 
 COUNT: Final = 50
 DIGEST: Final = bytes(32)
@@ -77,7 +78,7 @@ async def test_what_an_earlier_attempt_planned_is_not_planned_again(
     store = Store(world.urls.worker)
     place = Place("w2", Settings(), store, store)
     claim = Claim(0, 0, 0, 0, job.claim, "dedup", None, {"processed_items": 15, "payload": {}}, None, job.id)
-    with anyio.fail_after(60):
+    with anyio.fail_after(patient(60)):
         async with anyio.create_task_group() as group:
 
             async def handle() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from actors.dedup import leases
 from tests.integration.dedup.sql_world import DedupWorld, refused
+from tests.support.slowness import patient
 
 OPEN = "SELECT count(*) FROM dedup.jobs WHERE kind IN ('scan', 'hash') AND status IN ('pending', 'running')"
 
@@ -44,7 +45,7 @@ async def test_a_job_that_is_just_being_claimed_is_passed_over(world: DedupWorld
     other = await world.hand("worker")
     await world.worker.begin()
     [claimed] = await world.claim(leases.SCAN)
-    assert await asyncio.wait_for(world.claim(leases.SCAN, owner="w2", hand=other), 10) == []
+    assert await asyncio.wait_for(world.claim(leases.SCAN, owner="w2", hand=other), patient(10)) == []
     await world.worker.commit()
     assert claimed.id == job
     assert (await world.job_row(job))["worker_id"] == "w1"

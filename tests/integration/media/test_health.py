@@ -10,6 +10,7 @@ from supervisor.store import Store
 from tests.integration.media.api_scene import Scene
 from tests.integration.media.world import World, hash_of, slot
 from tests.support.command_line import Cli
+from tests.support.slowness import patient
 
 D1 = """SELECT workspace_id, entity_type, entity_id, role, position, count(*) AS n FROM public.media_refs
     WHERE deleted_at IS NULL GROUP BY workspace_id, entity_type, entity_id, role, position
@@ -140,7 +141,8 @@ async def test_a_question_that_takes_too_long_is_told(world: World, store: Store
     await lock.start()
     await world.admin.execute("LOCK TABLE public.media_blobs IN ACCESS EXCLUSIVE MODE")
     await world.control.execute("SELECT 1")
-    slow = Store(f"{world.urls.control}?options=-c%20statement_timeout%3D200ms", name="slow", size=1)
+    most = round(1000 * patient(0.1))
+    slow = Store(f"{world.urls.control}?options=-c%20statement_timeout%3D{most}ms", name="slow", size=1)
     try:
         found = {one.name: one.result for one in await findings(slow)}
     finally:

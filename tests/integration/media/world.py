@@ -109,7 +109,7 @@ class World:
         )
 
     async def lead(self) -> int:
-        sql = "SELECT epoch FROM supervisor.acquire('w1', 60, 7, 0, 0, 0)"
+        sql = "SELECT epoch FROM supervisor.acquire('w1', 600, 7, 0, 0, 0)"
         return int(await self.control.fetchval(sql))
 
     async def tables(self) -> list[list[tuple[Any, ...]]]:

@@ -16,7 +16,7 @@ from tests.support.place import connected
 
 Connection = asyncpg.Connection
 STATEMENTS: Final = render(SYNC)
-LONG: Final = {"lock_timeout": "20s", "statement_timeout": "20s"}
+LONG: Final = {"lock_timeout": "5min", "statement_timeout": "5min"}
 
 
 @dataclass(frozen=True)

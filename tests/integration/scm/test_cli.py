@@ -14,6 +14,7 @@ from tests.support import git_server, svn_server
 from tests.support.command_line import Answer, Cli, command_line
 from tests.support.eventually import eventually
 from tests.support.replicas import replicas
+from tests.support.slowness import patient
 from tests.support.svn_server import needs_svn
 
 SVN = ("--type", "svn", "--url", "svn://192.0.2.1/code")
@@ -194,7 +195,7 @@ async def meanwhile(answer: Awaitable[Answer], ledger: Ledger, *steps: Any) -> A
         for step in steps:
             assert not waiting.done()
             await step(ledger)
-        return await asyncio.wait_for(asyncio.shield(waiting), 30)
+        return await asyncio.wait_for(asyncio.shield(waiting), patient(30))
     except BaseException:
         # so that nobody waits on when the test has failed
         await ledger.control.fetch("SELECT scm.cancel_sync('test', run_id) FROM scm.sync_runs")
@@ -407,7 +408,6 @@ async def test_names_from_outside_do_not_steer_the_terminal(cli: Cli, ledger: Le
 
 
 @needs_svn
-@pytest.mark.timeout(180)
 async def test_a_repository_from_add_to_evidence(
     database: Urls, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

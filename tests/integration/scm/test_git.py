@@ -36,7 +36,7 @@ DAY = 1_500_000_000
 def programs(tmp_path: Path) -> Programs:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    return Programs(scratch, deadline=boottime() + 100, kill_seconds=2.0)
+    return Programs(scratch, deadline=boottime() + 600, kill_seconds=2.0)
 
 
 @pytest.fixture

@@ -149,7 +149,7 @@ def svn(tmp_path: Path) -> Iterator[svn_server.SvnServer]:
 
 @needs_svn
 async def test_of_diffs_that_fail_at_once_one_is_told(svn: svn_server.SvnServer, tmp_path: Path) -> None:
-    programs = Programs(tmp_path, deadline=boottime() + 100, kill_seconds=2.0)
+    programs = Programs(tmp_path, deadline=boottime() + 600, kill_seconds=2.0)
     rules = AddressRules(allow_private=True)
     source = Failing(programs, await resolve(parse(svn.url("code"), "svn", rules), rules))
     source.trouble = Trouble.CONNECTION

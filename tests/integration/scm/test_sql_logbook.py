@@ -8,9 +8,10 @@ import pytest
 from tests.integration.scm.ledger import Ledger, one, revision
 from tests.support.place import connected
 
-# in one call, so that no second passes between the two
+# in one call, so that no ten seconds pass between the two
 STILL_HELD = """DO $$ BEGIN
-    UPDATE logbook.outbox SET locked_at = clock_timestamp() - interval '59 seconds';
+    ASSERT (SELECT value = '60' FROM supervisor.setting WHERE name = 'logbook_outbox_lease_seconds');
+    UPDATE logbook.outbox SET locked_at = clock_timestamp() - interval '50 seconds';
     ASSERT NOT EXISTS (SELECT FROM logbook.claim_outbox('b', 10)), 'a lease is a minute';
 END $$"""
 

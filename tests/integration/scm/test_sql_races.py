@@ -10,6 +10,7 @@ import pytest
 from tests.integration.scm.ledger import LONG, Connection, Held, Ledger, claim, finish, one, record, revision
 from tests.support.eventually import eventually
 from tests.support.place import connected
+from tests.support.slowness import patient
 
 
 async def waits(ledger: Ledger, connection: Connection) -> None:
@@ -30,7 +31,7 @@ async def test_two_claims_at_once_share_one_run_out(ledger: Ledger) -> None:
     async with ledger.as_worker() as one, ledger.as_worker() as other:
         async with one.transaction():
             (held,) = await claim(one, "w1")
-            assert await asyncio.wait_for(claim(other, "w2"), 5) == []
+            assert await asyncio.wait_for(claim(other, "w2"), patient(5)) == []
         assert await claim(other, "w2") == []
     assert (await ledger.run(held.run))["worker_id"] == "w1"
 
@@ -216,7 +217,7 @@ async def test_a_claim_passes_by_what_is_being_disabled(ledger: Ledger) -> None:
                 pid = control.get_server_pid()
                 kind = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $1"
                 await eventually(lambda: other.fetchval(kind, pid))
-            assert await asyncio.wait_for(claim(worker, "w1"), 5) == []
+            assert await asyncio.wait_for(claim(worker, "w1"), patient(5)) == []
         await off
     assert (await ledger.task())["status"] == "disabled"
 

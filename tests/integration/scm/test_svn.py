@@ -41,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SvnServer]:
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Programs:
-    return Programs(tmp_path, deadline=boottime() + 100, kill_seconds=2.0, idle_seconds=30.0)
+    return Programs(tmp_path, deadline=boottime() + 600, kill_seconds=2.0, idle_seconds=30.0)
 
 
 async def source(programs: Programs, url: str, secret: Secret | None = None) -> SvnSource:
@@ -225,7 +225,7 @@ def silent() -> Iterator[int]:
 
 
 async def test_a_silent_server_is_given_up(tmp_path: Path, silent: int) -> None:
-    programs = Programs(tmp_path, deadline=boottime() + 100, kill_seconds=2.0, idle_seconds=0.3)
+    programs = Programs(tmp_path, deadline=boottime() + 600, kill_seconds=2.0, idle_seconds=0.3)
     with pytest.raises(SourceFailed) as refusal:
         await (await source(programs, f"svn://127.0.0.1:{silent}/r")).head()
     assert refusal.value.trouble is Trouble.TIMEOUT

@@ -92,7 +92,7 @@ def git_log(repository: Path) -> list[tuple[str, str, str]]:
 
 @needs_svn
 @pytest.mark.slow
-@pytest.mark.timeout(120 + 3 * PATIENCE)
+@pytest.mark.timeout(6 * (120 + 3 * PATIENCE))
 async def test_what_is_synced_equals_the_log_whoever_was_killed(database: Urls, tmp_path: Path) -> None:
     """R001-067, R001-068, R001-128, R001-184, R001-185, R001-194"""
     (tmp_path / "repos").mkdir()
