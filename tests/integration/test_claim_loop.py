@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,13 @@ from supervisor.wakeups import Wakeups
 from tests.support.eventually import eventually
 from tests.support.example_domain import JOBS, SESSIONS, THUMBS, migration
 from tests.support.example_domain.install import apply_as_owner
-from tests.support.example_domain.replica import LEASE_SECONDS, NOTES
+from tests.support.example_domain.replica import NOTES
 from tests.support.place import connected, value
 from tests.support.proxy import Proxy
-from tests.support.replica import replica
-from tests.support.row_work import NoTimer
+from tests.support.replica import replica, timings
+from tests.support.row_work import LEASE_SECONDS, NoTimer
+from tests.support.slowness import stretch
 from tests.support.stores import place_of
-
-LEASE, K = 3.0, 0.3
-TIMINGS = Timings(kill=K, stop_bound=LEASE)
-SHORT = replace(JOBS, lease_seconds=LEASE)
 
 Handler = Callable[[Claim, Tools], Awaitable[Outcome]]
 
@@ -73,11 +71,22 @@ class Place:
 
 @asynccontextmanager
 async def at_work(
-    urls: Urls, handle: Handler, *, lease: Lease = SHORT, slots: int = 2, through: str = "", **more: Any
+    urls: Urls,
+    handle: Handler,
+    *,
+    lease: Lease = JOBS,
+    seconds: float = 0.0,
+    kill_seconds: float = 0.3,
+    slots: int = 2,
+    through: str = "",
+    **more: Any,
 ) -> AsyncIterator[Place]:
+    """`seconds`: of the lease; LEASE_SECONDS, and longer on a slow machine, unless a test says more."""
+    seconds = seconds or LEASE_SECONDS * stretch()
     store, wakeups, metrics = Store(through or urls.worker, name="test"), Wakeups("me"), Metrics()
-    actor = Actor("example", handle, lease=lease, slots=slots, **more)
-    loop = ClaimLoop(actor, place_of(store), 8, TIMINGS, NoTimer(), wakeups, metrics)
+    actor = Actor("example", handle, lease=replace(lease, lease_seconds=seconds), slots=slots, **more)
+    timings = Timings(kill=kill_seconds, stop_bound=seconds)
+    loop = ClaimLoop(actor, place_of(store), 8, timings, NoTimer(), wakeups, metrics)
     keeper = Keeper(through or urls.worker, "me", [loop.kept])
     keeper.start()
     try:
@@ -174,7 +183,7 @@ async def test_retries_are_put_off_and_bounded_and_a_snooze_counts_nothing(examp
 
     async with connected(example.admin) as admin:
         await admin.execute("INSERT INTO example.thumbs (library_id, file_id) VALUES (1, 1), (1, 2)")
-    async with at_work(example, handle, lease=replace(THUMBS, lease_seconds=LEASE)) as place:
+    async with at_work(example, handle, lease=THUMBS) as place:
         query = "SELECT error_count FROM example.thumbs WHERE file_id = 1 AND status = 'dead'"
         assert await eventually(lambda: place.ask(query)) == 3
         snoozed = "SELECT extract(epoch FROM retry_after - now()) FROM example.thumbs WHERE file_id = 2"
@@ -190,7 +199,7 @@ async def test_what_is_published_along_is_there_exactly_once(example: Urls) -> N
 
     async with connected(example.admin) as admin:
         await admin.execute("INSERT INTO example.sessions (user_id) SELECT generate_series(1, 20)")
-    async with at_work(example, handle, lease=replace(SESSIONS, lease_seconds=LEASE), ahead=20) as place:
+    async with at_work(example, handle, lease=SESSIONS, ahead=20) as place:
         await eventually(lambda: place.ask("SELECT count(*) = 20 FROM example.sessions WHERE state = 'done'"))
         assert await place.ask("SELECT count(*) FROM example.notes WHERE body LIKE 'for %'") == 20
 
@@ -199,8 +208,8 @@ async def test_no_more_is_held_than_there_is_room_for(example: Urls) -> None:
     await insert(example, *["{}"] * 10)
     work = Work()
     async with at_work(example, work, slots=2, ahead=3) as place:
-        await eventually(lambda: place.loop.held == 5)
-        await anyio.sleep(0.5)
+        await eventually(lambda: place.loop.held == 5 and len(work.seen) == 2)
+        await anyio.sleep(0.5)  # time to take more, if it would
         assert sorted(await place.states()).count("running") == 5
         assert place.figure("tenure_leases_held") == 5
         assert len(work.seen) == 2
@@ -235,35 +244,39 @@ async def test_what_calls_share_is_opened_once_and_closed_when_the_last_has_ende
     assert events == ["opened for me", "used", "ended", "used", "ended", "used", "ended", "closed"]
 
 
-async def test_a_hint_wakes_an_idle_loop_and_polling_needs_none(example: Urls) -> None:
+async def test_a_hint_wakes_an_idle_loop_and_polling_needs_none(
+    example: Urls, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rule 17: a hint makes it quick; without one it happens all the same."""
+    monkeypatch.setattr("supervisor.claim_loop.BUSY_SECONDS", 3600)
+    monkeypatch.setattr("supervisor.claim_loop.IDLE_SECONDS", 3600)
     work = Work()
     work.let_go.set()
     async with at_work(example, work) as place:
-        await anyio.sleep(4)
+        await eventually(lambda: place.loop._store._idle, what="the answer that there is nothing")
         await insert(example)
-        begun = time.monotonic()
+        monkeypatch.undo()
         place.wakeups.heard("lease:example.jobs")
-        await eventually(lambda: len(work.ended) == 1, interval=0.01)
-        assert time.monotonic() - begun < 1
+        await eventually(lambda: len(work.ended) == 1, what="the hint to be heard")
         await insert(example)
-        await eventually(lambda: len(work.ended) == 2, timeout=8)
+        await eventually(lambda: len(work.ended) == 2, what="the next look")
 
 
 async def test_long_work_keeps_its_lease_also_while_the_loop_is_blocked(example: Urls) -> None:
     """R000-30, rule 21: heartbeats have a thread of their own."""
     outcomes: list[str] = []
+    seconds = LEASE_SECONDS * stretch()
 
     async def handle(_claim: Claim, tools: Tools) -> Outcome:
         first = tools.stop_deadline()
         tools.progress(processed_items=5)
-        time.sleep(LEASE * 1.5)  # blocking the loop is the point
-        await anyio.sleep(LEASE * 0.7)
-        outcomes.append("moved" if tools.stop_deadline() > first + LEASE else "stood")
+        time.sleep(seconds * 1.5)  # blocking the loop is the point
+        await anyio.sleep(seconds * 0.7)
+        outcomes.append("moved" if tools.stop_deadline() > first + seconds else "stood")
         return Done()
 
     await insert(example)
-    async with at_work(example, handle) as place:
+    async with at_work(example, handle, seconds=seconds) as place:
 
         async def completed() -> bool:
             return await place.states() == ["completed"]
@@ -275,13 +288,15 @@ async def test_long_work_keeps_its_lease_also_while_the_loop_is_blocked(example:
 
 
 async def test_a_bad_value_of_progress_costs_nobody_the_lease(example: Urls) -> None:
+    seconds = LEASE_SECONDS * stretch()
+
     async def handle(_claim: Claim, tools: Tools) -> Outcome:
         tools.progress(progress=42.0)
-        await anyio.sleep(LEASE * 1.5)
+        await anyio.sleep(seconds * 1.5)
         return Done()
 
     await insert(example, "{}", "{}")
-    async with at_work(example, handle) as place:
+    async with at_work(example, handle, seconds=seconds) as place:
 
         async def completed() -> bool:
             return await place.states() == ["completed", "completed"]
@@ -327,18 +342,22 @@ async def test_a_handler_that_answers_a_stop_with_success_is_not_believed(exampl
 async def test_cut_off_work_stops_before_its_lease_is_over(example: Urls) -> None:
     """H27: nobody else can claim the row while it is still being worked on here."""
     await insert(example)
-    work = Work()
-    async with Proxy(example.worker) as proxy, at_work(example, work, through=proxy.url) as place:
+    work, unit = Work(), stretch()
+    lease, kill = LEASE_SECONDS * unit, unit
+    async with (
+        Proxy(example.worker) as proxy,
+        at_work(example, work, seconds=lease, kill_seconds=kill, through=proxy.url) as place,
+    ):
         await eventually(lambda: work.running == 1)
         proxy.cut()
         claimed = await place.ask(
             "SELECT extract(epoch FROM clock_timestamp() - worker_heartbeat_at) FROM example.jobs"
         )
-        over = boottime() - float(claimed) + LEASE
-        await eventually(lambda: len(work.ended) == 1, timeout=LEASE + 2)
+        over = boottime() - float(claimed) + lease
+        await eventually(lambda: len(work.ended) == 1, timeout=lease + 2)
         how, at = next(iter(work.ended.values()))
         assert how == "stopped"
-        assert over - 2 * LEASE < at <= over - K / 2
+        assert over - 2 * lease < at <= over - kill / 2
         await proxy.heal()
 
 
@@ -349,10 +368,9 @@ async def test_rows_of_a_claim_whose_answer_was_lost_are_not_left_lying(
     monkeypatch.setattr("supervisor.claim_loop.BUSY_SECONDS", IDLE_SECONDS)  # it asks once, then waits
     work = Work()
     work.let_go.set()
-    lease = replace(JOBS, lease_seconds=600)
     async with (
         Proxy(example.worker) as proxy,
-        at_work(example, work, lease=lease, through=proxy.url) as place,
+        at_work(example, work, seconds=600, through=proxy.url) as place,
     ):
         # answered, and none in flight: a claim caught by the cut would wait for its time-out, then give back
         await eventually(lambda: place.loop._store._idle, interval=0.01)
@@ -377,7 +395,10 @@ async def test_an_outcome_is_repeated_until_it_is_answered(example: Urls) -> Non
     await insert(example)
     work = Work()
     work.let_go.set()
-    async with Proxy(example.worker) as proxy, at_work(example, work, slots=1, through=proxy.url) as place:
+    async with (
+        Proxy(example.worker) as proxy,
+        at_work(example, work, seconds=600, slots=1, through=proxy.url) as place,
+    ):
         await eventually(lambda: len(work.ended) == 1 and place.loop.held == 0)  # its statements are prepared
         work.let_go = anyio.Event()
         await insert(example)
@@ -404,16 +425,14 @@ async def test_draining_gives_back_what_waits_and_stops_what_runs(example: Urls)
     await insert(example, *["{}"] * 6)
     work = Work()
     async with at_work(example, work, slots=2, ahead=2) as place:
-        await eventually(lambda: place.loop.held == 4)
-        async with anyio.create_task_group() as group:
-            group.start_soon(place.loop.drain, 1.0)
-
-            async def waiting_ones_are_back() -> bool:
-                return sorted(await place.states()) == ["pending"] * 4 + ["running"] * 2
-
-            await eventually(waiting_ones_are_back)
-            assert work.running == 2
+        await eventually(lambda: place.loop.held == 4 and work.running == 2)
+        begun = boottime()
+        await place.loop.drain(1.0)
         assert [how for how, _ in work.ended.values()] == ["stopped", "stopped"]
+        assert min(at for _, at in work.ended.values()) >= begun + 1, "the grace was not given"
+        given_back = {key: row["updated_at"] for key, row in (await place.jobs()).items()}
+        ran = {given_back.pop(key) for key in work.seen}
+        assert min(ran) - max(given_back.values()) >= timedelta(seconds=1), "what waited, waited for the rest"
         assert await place.states() == ["pending"] * 6
         assert await place.ask("SELECT count(*) FROM example.jobs WHERE worker_id IS NOT NULL") == 0
         assert place.loop.held == 0
@@ -425,7 +444,7 @@ async def test_draining_lets_work_end_within_the_grace(example: Urls) -> None:
     async with at_work(example, work) as place:
         await eventually(lambda: work.running == 1)
         async with anyio.create_task_group() as group:
-            group.start_soon(place.loop.drain, 10.0)
+            group.start_soon(place.loop.drain, 600.0)
             await anyio.sleep(0.2)
             work.let_go.set()
         assert await place.states() == ["completed"]
@@ -471,22 +490,23 @@ async def test_heartbeats_and_outcomes_do_not_get_in_each_others_way(
 
 
 async def test_a_lease_shorter_than_the_stop_bound_is_refused() -> None:
-    actor = Actor("example", Work(), lease=replace(JOBS, lease_seconds=LEASE - 0.1))
+    actor, timings = Actor("example", Work(), lease=JOBS), Timings(stop_bound=JOBS.lease_seconds + 0.1)
     with pytest.raises(BadSettings, match=r"example\.jobs"):
-        ClaimLoop(actor, place_of(Store("postgresql://")), 1, TIMINGS, NoTimer(), Wakeups("me"), Metrics())
+        ClaimLoop(actor, place_of(Store("postgresql://")), 1, timings, NoTimer(), Wakeups("me"), Metrics())
 
 
-COMMAND = ("-m", "tests.support.example_domain.replica")
+COMMAND = (sys.executable, "-m", "tests.support.example_domain.replica")
+# the lease of the example's replica is fixed, so the stop bound is too
+ENV = {"PYTHONPATH": str(Path.cwd()), **timings()}
 
 
 @pytest.mark.slow
 async def test_a_stopped_replica_never_wakes_up_to_go_on(example: Urls, tmp_path: Path) -> None:
     """Rule 11: frozen beyond its lease it is dead before it can act; another replica takes the stale row."""
     notes = tmp_path / "notes"
-    env = {NOTES: str(notes), "PYTHONPATH": str(Path.cwd())}
-    command = (sys.executable, *COMMAND)
+    env = {NOTES: str(notes), **ENV}
     await insert(example, '{"seconds": 60}')
-    async with replica(example, tmp_path, env=env, command=command) as first:
+    async with replica(example, tmp_path, env=env, command=COMMAND) as first:
 
         def begun() -> bool:
             assert notes.exists(), first.output()[-2000:]
@@ -495,12 +515,12 @@ async def test_a_stopped_replica_never_wakes_up_to_go_on(example: Urls, tmp_path
 
         await eventually(begun, timeout=30)
         first.freeze()
-        async with replica(example, tmp_path, env=env, command=command):
+        async with replica(example, tmp_path, env=env, command=COMMAND):
 
             async def recovered() -> bool:
                 return bool(await value(example.admin, "SELECT status = 'retryable' FROM example.jobs"))
 
-            await eventually(recovered, timeout=LEASE_SECONDS + 15)
+            await eventually(recovered, timeout=22)
             lines = notes.read_text()
             first.thaw()
             assert await first.wait(5) == -signal.SIGKILL
@@ -510,9 +530,9 @@ async def test_a_stopped_replica_never_wakes_up_to_go_on(example: Urls, tmp_path
 @pytest.mark.slow
 async def test_a_replica_drains_its_rows(example: Urls, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
-    env = {NOTES: str(notes), "PYTHONPATH": str(Path.cwd()), "TENURE_DRAIN_SECONDS": "1"}
+    env = {NOTES: str(notes), "TENURE_DRAIN_SECONDS": "1", **ENV}
     await insert(example, '{"seconds": 60}', '{"seconds": 0}')
-    async with replica(example, tmp_path, env=env, command=(sys.executable, *COMMAND)) as one:
+    async with replica(example, tmp_path, env=env, command=COMMAND) as one:
 
         async def one_is_left() -> bool:
             query = "SELECT string_agg(status, ',' ORDER BY id) = 'running,completed' FROM example.jobs"

@@ -16,9 +16,9 @@ from supervisor.keeper import Keeper
 from supervisor.metrics import Metrics
 from supervisor.store import Store
 from supervisor.wakeups import Wakeups
+from tests.support.slowness import stretch
 
 LEASE_SECONDS = 3.0
-TIMINGS = Timings(kill=0.3, stop_bound=LEASE_SECONDS)
 
 
 class NoTimer:
@@ -44,8 +44,10 @@ async def at_work(
     upkeep = Store(maintenance or urls.maintenance, name=f"{worker}/upkeep", size=2)
     place = Place(worker, load_settings(**settings), store, upkeep)
     assert actor.lease is not None
-    short = replace(actor, lease=replace(actor.lease, lease_seconds=LEASE_SECONDS))
-    loop = ClaimLoop(short, place, 8, TIMINGS, NoTimer(), Wakeups(worker), Metrics())
+    seconds = LEASE_SECONDS * stretch()
+    short = replace(actor, lease=replace(actor.lease, lease_seconds=seconds))
+    timings = Timings(kill=seconds / 10, stop_bound=seconds)
+    loop = ClaimLoop(short, place, 8, timings, NoTimer(), Wakeups(worker), Metrics())
     keeper = Keeper(through or urls.worker, worker, [loop.kept])
     keeper.start()
     try:
