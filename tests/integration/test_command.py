@@ -16,10 +16,11 @@ from supervisor import Claim, Done, Outcome, Retry
 from supervisor.actor import Place
 from supervisor.clock import boottime
 from tests.support.eventually import eventually
+from tests.support.slowness import patient, stretch
 
 
 class Tools:
-    def __init__(self, seconds: float = 30.0, kill_seconds: float = 1.0) -> None:
+    def __init__(self, seconds: float = 600.0, kill_seconds: float = 1.0) -> None:
         self.kill_seconds = kill_seconds
         self.logged: list[tuple[str, bytes]] = []
         self._deadline = boottime() + seconds
@@ -126,39 +127,41 @@ async def test_cancellation_passes_after_everything_is_dead(tmp_path: Path) -> N
         "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
         "open(sys.argv[1], 'w').write(f'{os.getpid()}\\n'); time.sleep(600)"
     )
-    tools = Tools(kill_seconds=1.0)
+    tools = Tools(kill_seconds=2 * stretch())
     begun = 0.0
     async with anyio.create_task_group() as group:
         group.start_soon(handle, claim(sys.executable, "-c", code, str(note)), tools)
         await eventually(lambda: note.exists() and note.read_text().endswith("\n"))
         begun = time.monotonic()
         group.cancel_scope.cancel()
-    assert 0.4 < time.monotonic() - begun < 1.0
+    assert 0.4 * tools.kill_seconds < time.monotonic() - begun < patient(tools.kill_seconds)
     assert not Path(f"/proc/{int(note.read_text())}").exists()
 
 
 async def test_a_stop_deadline_that_moves_keeps_the_command_alive() -> None:
-    tools = Tools(seconds=0.5, kill_seconds=0.4)
+    unit = stretch()
+    tools = Tools(seconds=0.5 * unit, kill_seconds=0.4 * unit)
     begun = boottime()
 
     async def beat() -> None:
         for _ in range(5):
-            await anyio.sleep(0.2)
-            tools.move(boottime() + 0.5)
+            await anyio.sleep(0.2 * unit)
+            tools.move(boottime() + 0.5 * unit)
 
     async with anyio.create_task_group() as group:
         group.start_soon(beat)
-        outcome = await handle(claim("sleep", "1.2"), tools)
+        outcome = await handle(claim("sleep", str(1.2 * unit)), tools)
     assert outcome == Done({"exit_code": 0})
-    assert boottime() - begun > 1.1
+    assert boottime() - begun > 1.1 * unit
 
 
 async def test_a_stop_deadline_that_stands_ends_a_stopped_command_within_the_kill_time() -> None:
     """C07: dead by S + k, though the handler was not cancelled."""
-    tools = Tools(seconds=0.6, kill_seconds=0.8)
+    unit = stretch()
+    tools = Tools(seconds=0.6 * unit, kill_seconds=0.8 * unit)
     begun = boottime()
     outcome = await handle(claim("sh", "-c", "kill -STOP $$; echo woken"), tools)
-    assert 0.6 < boottime() - begun < 0.6 + 0.8
+    assert 0.6 * unit < boottime() - begun < 0.6 * unit + patient(0.8)
     assert isinstance(outcome, Retry)
     assert outcome.error_code == "STOPPED"
     assert tools.text("stdout") == b""
