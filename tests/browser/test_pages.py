@@ -12,7 +12,6 @@ from supervisor.domain import Domain
 from supervisor.embedded import Urls
 from tests.browser.booth import booth
 from tests.browser.eyes import DESK, PHONE, Sight
-from tests.support.eventually import eventually
 from tests.support.scene import Scene
 
 pytestmark = pytest.mark.slow
@@ -174,7 +173,7 @@ async def test_a_token_opens_the_console(browser: Sight, database: Urls, scene: 
         assert "wrong" in await eyes.text("[role=alert]")
         await eyes.page.get_by_label("Token").fill("open sesame, open sesame")
         await eyes.page.get_by_role("button", name="Log in").click()
-        await eventually(lambda: eyes.page.url.endswith("/workers"))
+        await eyes.page.wait_for_url("**/workers")
         await eyes.go("/domains")
         await eyes.page.get_by_role("button", name="Resume").click()
         assert "command goes on." in await eyes.text("[role=status]")
@@ -241,7 +240,7 @@ async def test_a_domain_draws_pages_of_its_own(browser: Sight, database: Urls, t
         eyes = await browser.open(address)
         await eyes.go("/")
         await eyes.page.get_by_role("link", name="Books").click()
-        await eventually(lambda: eyes.page.url.endswith("/reading/shelf"))
+        await eyes.page.wait_for_url("**/reading/shelf")
         assert "<b>\\u202eevil" in await eyes.text()
         assert not await eyes.complaints()
 

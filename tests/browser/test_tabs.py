@@ -37,6 +37,15 @@ class Streams:
         pages = [request.frame.page for request in self._begun]
         return [page for page in pages if not page.is_closed()]
 
+    async def until(self, count: int) -> None:
+        """So many tabs listen."""
+
+        def so_many() -> bool:
+            assert len(self.listeners) == count, [page.url for page in self.listeners]
+            return True
+
+        await eventually(so_many, what=f"{count} to listen")
+
 
 def is_stream(request: Request) -> bool:
     return request.headers.get("accept") == "text/event-stream"
@@ -67,7 +76,7 @@ async def test_the_eighth_tab_loads_and_all_of_them_are_live(
     streams = Streams()
     paths = [f"/runs/{run}", *["/runs"] * (TABS - 1)]
     opened = await tabs(await browser.open(console), paths, streams)
-    await eventually(lambda: len(streams.listeners) == 1)
+    await streams.until(1)
 
     await scene.run_to("CANCELED", "nap")
     for tab in opened[1:]:
@@ -77,7 +86,7 @@ async def test_the_eighth_tab_loads_and_all_of_them_are_live(
 
     before = streams.listeners[0]
     await before.close()
-    await eventually(lambda: len(streams.listeners) == 1)
+    await streams.until(1)
     left = [tab for tab in opened if tab is not before]
     looked_at = next(tab for tab in left[:-1] if tab not in streams.listeners)
     for tab in left:
@@ -94,14 +103,14 @@ async def test_a_tab_that_is_not_looked_at_is_quiet_and_catches_up(
     await live(scene)
     streams = Streams()
     (tab,) = await tabs(await browser.open(console), ["/runs"], streams)
-    await eventually(lambda: len(streams.listeners) == 1)
+    await streams.until(1)
     await tab.evaluate(HIDE, True)
-    await eventually(lambda: not streams.listeners)
+    await streams.until(0)
     await scene.run_to("FAILED", "nap")
     assert await tab.locator(".badge", has_text="FAILED").count() == 0
     await tab.evaluate(HIDE, False)
     await tab.locator(".badge", has_text="FAILED").first.wait_for()
-    await eventually(lambda: len(streams.listeners) == 1)
+    await streams.until(1)
 
 
 async def test_without_locks_each_tab_that_is_looked_at_listens(
@@ -118,11 +127,11 @@ async def test_without_locks_each_tab_that_is_looked_at_listens(
     for _ in range(TABS):
         for tab in opened:
             await tab.evaluate(HIDE, True)
-        await eventually(lambda: not streams.listeners)
+        await streams.until(0)
         tab = first.page if not opened else await first.page.context.new_page()
         streams.watch(tab)
         await tab.goto(f"{console}/runs")
-        await eventually(lambda: len(streams.listeners) == 1)
+        await streams.until(1)
         opened.append(tab)
     await scene.run_to("FAILED", "nap")
     await opened[-1].locator(".badge", has_text="FAILED").first.wait_for()

@@ -131,7 +131,8 @@ async def test_the_entry_point_drains_on_sigterm(
             return str(await admin.fetchval("SELECT state FROM supervisor.job_run WHERE id = $1", run))
 
         async def running() -> bool:
-            return await state() == "RUNNING"
+            assert await state() == "RUNNING"
+            return True
 
         await eventually(running, timeout=30, what="the run to be running")
         os.kill(only_child(process.pid) if first else process.pid, signal.SIGTERM)

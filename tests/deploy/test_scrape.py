@@ -91,14 +91,17 @@ async def test_prometheus_scrapes_three_replicas(database: Urls, tmp_path: Path)
         instances = {f"127.0.0.1:{member.replica.port}" for member in fleet.members}
 
         async def all_up() -> bool:
-            return await asked.value('up{job="tenure"}') == dict.fromkeys(instances, 1.0)
+            assert await asked.value('up{job="tenure"}') == dict.fromkeys(instances, 1.0)
+            return True
 
         async def one_leads() -> bool:
-            return await asked.value("sum(tenure_leader)") == {"": 1.0}
+            assert await asked.value("sum(tenure_leader)") == {"": 1.0}
+            return True
 
         async def recorded() -> bool:
             counts = [await asked.value(name) for name in ("tenure:replicas_up:count", "tenure:leaders:sum")]
-            return counts == [{"": 3.0}, {"": 1.0}]
+            assert counts == [{"": 3.0}, {"": 1.0}]
+            return True
 
         await fleet.until(all_up, within=30, interval=0.2, what="three targets that are up")
         await fleet.until(one_leads, within=20, interval=0.2, what="one leader")
@@ -111,11 +114,14 @@ async def test_prometheus_scrapes_three_replicas(database: Urls, tmp_path: Path)
         lost = f"127.0.0.1:{leader.replica.port}"
 
         async def missed() -> bool:
-            return set(await asked.value('ALERTS{alertname="TenureReplicaDown"}')) == {lost}
+            assert set(await asked.value('ALERTS{alertname="TenureReplicaDown"}')) == {lost}
+            return True
 
         async def succeeded() -> bool:
             now = await asked.value("tenure_leader == 1")
-            return len(now) == 1 and lost not in now
+            assert len(now) == 1
+            assert lost not in now
+            return True
 
         await fleet.until(missed, within=20, interval=0.2, what="the alert on the replica that was killed")
         await fleet.until(succeeded, within=25, interval=0.2, what="another leader")

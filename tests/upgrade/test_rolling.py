@@ -7,7 +7,7 @@ under load even when this version brings none of its own.
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,21 +19,20 @@ import pytest
 
 from supervisor.embedded import Urls
 from tests.support.eventually import eventually
-from tests.support.replica import replica
+from tests.support.replica import replica, timings
 from tests.support.replicas import Fleet, Member, replicas
 from tests.upgrade.trees import Tree, expanded, released
 
 T = TypeVar("T")
 
 # Nobody is killed here: what is late is the machine's fault, and must not be taken for a lost replica's.
-PATIENT = {
-    "TENURE_LEADER_LEASE_SECONDS": "12",
-    "TENURE_RENEW_DEADLINE_SECONDS": "8",
-    "TENURE_CONFIRM_AFTER_SECONDS": "6",
-    "TENURE_SELF_STOP_SECONDS": "10",
-    "TENURE_STOP_BOUND_SECONDS": "14",
-    "TENURE_DRAIN_SECONDS": "0.5",
-    "TENURE_SLOTS": "4",
+SECONDS = {
+    "TENURE_LEADER_LEASE_SECONDS": 12,
+    "TENURE_RENEW_DEADLINE_SECONDS": 8,
+    "TENURE_CONFIRM_AFTER_SECONDS": 6,
+    "TENURE_SELF_STOP_SECONDS": 10,
+    "TENURE_STOP_BOUND_SECONDS": 14,
+    "TENURE_DRAIN_SECONDS": 0.5,
 }
 PAUSE_SECONDS = 0.4
 SERVED = """SELECT DISTINCT t.holder, r.assigned_worker_id FROM supervisor.job_run r
@@ -42,7 +41,7 @@ SERVED = """SELECT DISTINCT t.holder, r.assigned_worker_id FROM supervisor.job_r
 AT_WORK = """SELECT r.id FROM supervisor.job_run r
              JOIN supervisor.job_definition d ON d.id = r.job_definition_id
              WHERE d.name = 'long' AND r.state = 'RUNNING' AND r.assigned_worker_id = $1
-               AND r.started_at > clock_timestamp() - interval '0.5 seconds'"""
+               AND r.started_at > clock_timestamp() - make_interval(secs => $2)"""
 EXPANDED = "SELECT DISTINCT assigned_worker_id FROM supervisor.job_run WHERE started_with = 'expanded'"
 LOST = """SELECT root_id, attempt, state, error_code, error_message FROM supervisor.job_run
           WHERE state <> 'SUCCEEDED' AND error_code IS DISTINCT FROM 'DRAINED'"""
@@ -53,6 +52,7 @@ class Load:
     """Runs that are asked for all the time, by a client with a connection of its own."""
 
     connection: "asyncpg.Connection[asyncpg.Record]"
+    pause_seconds: float
     runs: list[int] = field(default_factory=list)
 
     async def flow(self) -> None:
@@ -61,7 +61,7 @@ class Load:
                 key = f"{name}-{len(self.runs)}"
                 enqueue = "SELECT id FROM supervisor.enqueue($1, '{}', $2)"
                 self.runs.append(await self.connection.fetchval(enqueue, name, key))
-                await asyncio.sleep(PAUSE_SECONDS)
+                await asyncio.sleep(self.pause_seconds)
 
 
 @asynccontextmanager
@@ -70,7 +70,7 @@ async def load(fleet: Fleet) -> AsyncIterator[Load]:
     await fleet.define("short", fleet.effects.short_command(), max_attempts=1)
     await fleet.define("long", fleet.effects.command(2.5), max_attempts=1)
     connection = await asyncpg.connect(fleet.urls.admin)
-    flowing = Load(connection)
+    flowing = Load(connection, PAUSE_SECONDS * fleet.stretch)
     task = asyncio.create_task(flowing.flow())
     try:
         yield flowing
@@ -83,8 +83,9 @@ async def load(fleet: Fleet) -> AsyncIterator[Load]:
 
 async def start(fleet: Fleet, tree: Tree) -> Member:
     """`tenure up` of this tree, once the others know it."""
-    environment, command = {**PATIENT, **tree.environment}, tree.command("up")
-    starting = replica(fleet.urls, fleet.directory, env=environment, command=command, ready=None)
+    longer = {name: str(seconds * fleet.stretch) for name, seconds in SECONDS.items()}
+    environment = {**timings(fleet.stretch), **longer, "TENURE_SLOTS": "4", **tree.environment}
+    starting = replica(fleet.urls, fleet.directory, env=environment, command=tree.command("up"), ready=None)
     process = await fleet.stack.enter_async_context(starting)
     await eventually(lambda: process.answers("/readyz"), timeout=60, interval=0.3, what="a replica")
     assert tree.made(process.output().partition("\n")[0]), process.output()
@@ -99,9 +100,10 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
     """On a busy machine a probe may come too late; only that is asked again."""
 
     async def answer() -> list[T]:
-        with suppress(httpx.TransportError):
+        try:
             return [await ask()]
-        return []
+        except httpx.TransportError as error:
+            raise AssertionError(repr(error)) from error
 
     [found] = await eventually(answer, timeout=60, interval=0.3, what="an answer")
     return found
@@ -109,7 +111,8 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
 
 async def roll(fleet: Fleet, member: Member) -> None:
     """Ended in the middle of a long run, which then has to be done by another."""
-    await fleet.until(lambda: fleet.value(AT_WORK, member.worker_id), within=60, what="a long run")
+    just_now = 0.5 * fleet.stretch
+    await fleet.until(lambda: fleet.value(AT_WORK, member.worker_id, just_now), within=60, what="a long run")
     await leave(member)
 
 
@@ -151,7 +154,7 @@ async def pass_to(fleet: Fleet, member: Member, others: Sequence[Member]) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1200)
 async def test_two_versions_share_a_database_while_it_is_migrated(
     absent_database: Urls, tmp_path: Path
 ) -> None:

@@ -58,7 +58,8 @@ async def session_of(fleet: Fleet, session: UUID) -> Any:
 async def ended(fleet: Fleet, session: UUID) -> Any:
     async def over() -> Any:
         row = await session_of(fleet, session)
-        return row if row["state"] in ("done", "failed") else None
+        assert row["state"] in ("done", "failed"), row
+        return row
 
     return await fleet.until(over, within=PATIENCE, what=f"the end of session {session}")
 

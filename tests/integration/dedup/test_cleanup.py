@@ -72,11 +72,12 @@ class Cache:
             return dict(row)
 
     async def ended(self, job: int) -> Mapping[str, Any]:
-        async def row() -> bool:
-            return (await self.job(job))["status"] in {"completed", "failed"}
+        async def row() -> Mapping[str, Any]:
+            found = await self.job(job)
+            assert found["status"] in {"completed", "failed"}
+            return found
 
-        await eventually(row, timeout=20, what="the cleanup ends")
-        return await self.job(job)
+        return await eventually(row, timeout=20, what="the cleanup ends")
 
     async def carried_out(self, job: int) -> Mapping[str, Any]:
         async with self.work():
@@ -314,7 +315,7 @@ async def test_a_worker_that_lost_its_claim_removes_no_row(
                           worker_id = 'somebody', lease_expires_at = now() + interval '1 h'"""
             )
         go_on.set()
-        await eventually(lambda: loop.held == 0)
+        await eventually(lambda: loop.held == 0, what="the end of what was claimed")
         assert len(await cache.rows()) == 1
 
 

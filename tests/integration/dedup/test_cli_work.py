@@ -114,7 +114,8 @@ class Screen:
                 self.text += data.decode(errors="replace")
         except OSError:  # nothing more just now, or the other end is closed
             pass
-        return re.search(pattern, self.text) is not None
+        assert re.search(pattern, self.text), self.text
+        return True
 
 
 @pytest.fixture

@@ -102,12 +102,13 @@ class Library:
             (row,) = await admin.fetch("SELECT * FROM dedup.jobs WHERE id = $1", job)
             return dict(row)
 
-    async def ended(self, job: UUID, timeout: float = 20) -> Mapping[str, Any]:
-        async def row() -> bool:
-            return (await self.job(job))["status"] in ENDED
+    async def ended(self, job: UUID) -> Mapping[str, Any]:
+        async def row() -> Mapping[str, Any]:
+            found = await self.job(job)
+            assert found["status"] in ENDED
+            return found
 
-        await eventually(row, timeout=timeout, what="the job ends")
-        return await self.job(job)
+        return await eventually(row, timeout=20, what="the job ends")
 
     async def file(self, file: int) -> Mapping[str, Any]:
         async with connected(self.urls.admin) as admin:
@@ -492,7 +493,7 @@ async def test_a_cancelled_deletion_stops_and_keeps_what_it_did(
     async with library.work() as loop:
         assert await anyio.to_thread.run_sync(reached.wait, patient(20))
         await library.ask("SELECT id FROM dedup.cancel_job('test', $1)", job)
-        await eventually(lambda: loop.held == 0)
+        await eventually(lambda: loop.held == 0, what="the end of what was claimed")
         assert stopped.is_set()
     assert (await library.job(job))["status"] == "cancelled"
     assert library.tree() == {

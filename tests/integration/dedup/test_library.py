@@ -76,7 +76,8 @@ async def test_three_replicas_one_killed_find_what_others_find(database: Urls, t
         hashed = "SELECT count(*) FROM dedup.library_files WHERE NOT needs_hash"
 
         async def in_the_middle() -> bool:
-            return bool(await fleet.value(hashed) >= half)
+            assert await fleet.value(hashed) >= half
+            return True
 
         await fleet.until(in_the_middle, within=PATIENCE, what="half of the hashes", interval=0.02)
         busy = "SELECT worker_id FROM dedup.library_files WHERE hash_status = 'running' LIMIT 1"

@@ -83,7 +83,11 @@ class Attempt:
         return found
 
     async def said(self, word: str) -> None:
-        await eventually(lambda: any(word in line for line in self.tools.lines), what=word)
+        def heard() -> bool:
+            assert any(word in line for line in self.tools.lines), self.tools.lines
+            return True
+
+        await eventually(heard, what=word)
 
 
 @pytest.fixture

@@ -297,7 +297,8 @@ async def test_a_step_reads_what_it_removes_and_not_what_is_kept(world: DedupWor
         # what is gone is skipped once no transaction of the server, in any database, could still see it
         whole, entries = await cost(world, lambda: purge(world), 7, TABLES)
         assert whole == 0
-        return entries < 50
+        assert entries < 50
+        return True
 
     await eventually(reads_little, timeout=60, interval=0.5, what="a step that reads nothing of what is gone")
     assert await count(world, "library_files") == 16_000

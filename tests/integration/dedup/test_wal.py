@@ -46,11 +46,12 @@ class Log:
             return dict(row)
 
     async def ended(self, job: int) -> Mapping[str, Any]:
-        async def ended() -> bool:
-            return (await self.row(job))["status"] in ENDED
+        async def row() -> Mapping[str, Any]:
+            found = await self.row(job)
+            assert found["status"] in ENDED
+            return found
 
-        await eventually(ended, timeout=30, what="the checkpoint ends")
-        return await self.row(job)
+        return await eventually(row, timeout=30, what="the checkpoint ends")
 
     async def carried_out(self, job: int, **more: Any) -> Mapping[str, Any]:
         async with self.work(**more):
@@ -180,7 +181,8 @@ async def test_it_is_busy_while_another_runs_under_a_live_lease(log: Log) -> Non
     await log.ask("UPDATE dedup.wal_maintenance_jobs SET retry_after = now() WHERE id = $1", job)
 
     async def completed() -> bool:
-        return bool((await log.row(job))["status"] == "completed")
+        assert (await log.row(job))["status"] == "completed"
+        return True
 
     async with log.work():
         await eventually(completed, timeout=20)

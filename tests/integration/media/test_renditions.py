@@ -39,8 +39,10 @@ class Studio:
     async def settled(self) -> bool:
         """Nothing is left to be done."""
         await self.tend()
-        sql = "SELECT count(*) FROM media.rendition_jobs WHERE again OR status IN ('pending', 'running')"
-        return bool(await self.world.value(sql) == 0)
+        sql = "SELECT * FROM media.rendition_jobs WHERE again OR status IN ('pending', 'running')"
+        left = await self.world.admin.fetch(sql)
+        assert not left, left
+        return True
 
     async def thumbnails(self) -> list[Any]:
         sql = "SELECT * FROM public.media_refs WHERE role = 'thumbnail' AND deleted_at IS NULL"
