@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import hypothesis
@@ -13,7 +13,7 @@ import pytest_asyncio
 from supervisor.embedded import Urls
 from tests.support import databases, garbage
 from tests.support.lending import Lender
-from tests.support.server import Server, claim_root, own_root, release_root, shared_server, start_server
+from tests.support.server import Server, claim_root, release_root, shared_server
 from tests.support.slowness import ROOT, start_measuring
 
 # An example that is slow on a busy machine is not wrong.
@@ -75,11 +75,3 @@ async def absent_database(server: Server) -> AsyncIterator[Urls]:
     name = databases.new_name()
     yield server.urls(name)
     await databases.drop(server, name)
-
-
-@pytest.fixture
-def own_server() -> Iterator[Server]:
-    """An empty server of this test's own, for tests that change roles or stop it."""
-    cluster, server = start_server(own_root())
-    yield server
-    cluster.stop()

@@ -1,8 +1,8 @@
 """Lend databases to tests and make them as new again, instead of making and dropping one for each.
 
-A returned database gets the rows and sequences of a new one. That takes 10 ms; a new one takes 100 ms
-and a checkpoint that all tests wait for. A database is dropped instead if its schema, rights or settings
-differ from those of a new one, or if another connection is still open. Statistics, dead rows and
+A returned database gets the rows and sequences of a new one. That takes 10 ms; a new one takes 100 ms and
+a checkpoint that all tests wait for. A database is dropped instead if its schema, rights, settings or
+statistics differ from those of a new one, or if another connection is still open. Counters, dead rows and
 transaction ids are not restored: a test that depends on them has the marker `fresh_database`.
 
 The lender keeps a connection to each of its databases, because the catalog caches of a new connection
@@ -47,13 +47,15 @@ _COUNTS = " UNION ALL ".join(
     for name in CATALOGS
 )
 # A clone has the transaction ids of its template. Truncating a table changes that of its row in pg_class.
+# A table that was analyzed has reltuples, and plans of its own.
 SCHEMA: Final = f"""
     {_COUNTS}
     UNION ALL
     SELECT 'pg_class', count(*)::text, md5(string_agg(concat_ws(
         ' ', oid, relname, relnamespace, reltype, relowner, relam, reltablespace, relpersistence, relkind,
         relchecks, relhasrules, relhastriggers, relrowsecurity, relforcerowsecurity, relreplident,
-        relispartition, relacl, reloptions, relpartbound), ';' ORDER BY oid))
+        relispartition, relacl, reloptions, relpartbound,
+        CASE relkind WHEN 'r' THEN reltuples END), ';' ORDER BY oid))
     FROM pg_catalog.pg_class WHERE oid >= 16384
     UNION ALL
     SELECT 'pg_database', concat_ws(' ', datdba, datacl, datallowconn, datconnlimit), (

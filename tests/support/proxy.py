@@ -55,9 +55,6 @@ class Proxy:
         """Requests arrive and take effect; their answers do not come."""
         self._replies.clear()
 
-    def cut_requests(self) -> None:
-        self._requests.clear()
-
     def delay(self, seconds: float) -> None:
         """Each chunk, each way, arrives that much later."""
         self._delay_seconds = seconds

@@ -58,8 +58,8 @@ def patient(seconds: float) -> float:
 def stretch() -> float:
     """Return a factor for the protocol's timings in real processes.
 
-    On a crowded machine beats come late, and a worker that is later than its timings allow is stopped. Quarters
-    keep the relations between the timings exact.
+    On a crowded machine beats come late, and a worker that is later than its timings allow is stopped.
+    Quarters keep the relations between the timings exact.
     """
     return max(1.0, ceil(4 * slowness() / USUAL) / 4)
 

@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import asyncpg
 
@@ -440,7 +440,3 @@ class World:
         found = await self.admin.value(f"SELECT {expression}")
         assert isinstance(found, datetime)
         return found
-
-
-def unknown_claim(run: int = 0) -> Held:
-    return Held(run, 1, uuid4())
