@@ -14,21 +14,24 @@ import subprocess
 import sys
 import time
 import zlib
+from collections.abc import Coroutine
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as NotYet
 
 from supervisor.tether import tethered
+from tests.support.slowness import Allowance, patient
 
 ROOT: Final = Path(__file__).parents[2]
 DEAD: Final = "redis://127.0.0.1:1"
 DATABASES: Final = 10_000
+T = TypeVar("T")
 
 
 def server_binary() -> str:
@@ -72,9 +75,9 @@ class RedisServer:
         self._process = subprocess.Popen(
             tethered(command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + 10
+        allowance = Allowance(10)
         while not self._answers():
-            assert time.monotonic() < deadline, "redis-server does not answer"
+            assert not allowance.used_up(), f"redis-server did not answer within {allowance}"
             time.sleep(0.02)
 
     def _answers(self) -> bool:
@@ -83,7 +86,7 @@ class RedisServer:
         return False
 
     def client(self) -> Redis:
-        return Redis(port=self.port, socket_timeout=2)
+        return Redis(port=self.port, socket_timeout=patient(2))
 
     def signal(self, signum: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -108,6 +111,14 @@ class RedisServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
+
+
+def at_once(call: Coroutine[Any, Any, T]) -> T:
+    """The result of a call that waits for nothing, not even for its turn."""
+    with pytest.raises(StopIteration) as ended:
+        call.send(None)
+    result: T = ended.value.value
+    return result
 
 
 _shared: dict[str, str] = {}
