@@ -9,12 +9,19 @@ from supervisor.clock import boottime
 from supervisor.embedded import Urls
 from tests.support.replicas import C, D, Fleet, H, K, S, replicas
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 Record = Callable[[str, object], None]
 
-# Hears SIGTERM and says so; its double-forked child does not want to hear it.
-STUBBORN = """
+NOTE = """
 note() { read now _ < /proc/uptime; echo "$now $1 $TENURE_RUN_ID $TENURE_ATTEMPT $TENURE_CLAIM $$" >> "$0"; }
+"""
+UNTIL_TOLD = f"""{NOTE}
+note begin
+while [ ! -e "$0.told" ]; do sleep 0.1; note alive; done
+note end
+"""
+# Hears SIGTERM and says so; its double-forked child does not want to hear it.
+STUBBORN = f"""{NOTE}
 trap 'note term; exit 3' TERM
 ( setsid sh -c 'trap "" TERM; while :; do
     read now _ < /proc/uptime
@@ -116,7 +123,7 @@ async def test_cancelling_what_waits_leaves_both_moves_in_the_history(
     async with replicas(database, tmp_path, count=2, TENURE_SLOTS="2") as fleet:
         leader = await fleet.leader()
         await fleet.define("nobody", {"x": 1}, domain="nobody")
-        await fleet.define("long", fleet.effects.command(3))
+        await fleet.define("long", fleet.effects.script(UNTIL_TOLD))
         await fleet.define("behind", fleet.effects.command(0.1))
         (orphan,) = await fleet.trigger("nobody")
         busy = await fleet.trigger("long", 4)
@@ -139,4 +146,5 @@ async def test_cancelling_what_waits_leaves_both_moves_in_the_history(
             ]
             assert (await fleet.run(run))["starts"] == 0
             assert fleet.effects.of(run) is None
+        (tmp_path / "effects.told").touch()
         await fleet.until(lambda: fleet.succeeded([*busy, kept]), within=10, what="the others to succeed")

@@ -13,7 +13,6 @@ Record = Callable[[str, object], None]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 async def test_a_thousand_runs_are_each_executed_once_and_shared_by_all(
     database: Urls, tmp_path: Path, record_property: Record
 ) -> None:

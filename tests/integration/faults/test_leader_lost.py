@@ -9,7 +9,7 @@ import pytest
 from supervisor.embedded import Urls
 from tests.support.replicas import Fleet, K, replicas
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 Record = Callable[[str, object], None]
 
 

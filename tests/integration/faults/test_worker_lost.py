@@ -10,7 +10,7 @@ from supervisor.clock import boottime
 from supervisor.embedded import Urls
 from tests.support.replicas import C, D, Fleet, H, K, Member, S, replicas
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 Record = Callable[[str, object], None]
 
 
