@@ -8,6 +8,7 @@ from typing import Final
 import asyncpg
 
 from supervisor.clock import boottime
+from tests.support.slowness import patient
 
 TABLES: Final = (
     *("tenure_log", "job_run", "job_run_history", "late_finish", "worker", "leader_epoch"),
@@ -19,7 +20,7 @@ async def dump(url: str, history: Path, name: str = "database") -> None:
     """`name` is database-lost for the timeline that a failover left behind."""
     directory = history / name
     directory.mkdir()
-    connection = await asyncpg.connect(url, timeout=10)
+    connection = await asyncpg.connect(url, timeout=patient(10))
     try:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             for table in TABLES:

@@ -1,8 +1,10 @@
-# What a command does: `bash executor.sh SECONDS HOW`, with its token in TENURE_ and its place in CHAOS_.
+# What a command does: `bash executor.sh HUNDREDTHS HOW`, with its token in TENURE_ and its place in CHAOS_; it takes
+# CHAOS_STRETCH percent of that time.
 # It writes begin, a sign of life every tenth of a second, and end to the unfenced file; it offers its token to
 # the sink before and after the work, as an effect would, and fails when the sink refuses. No process is forked
 # for any of that: bash waits on a pipe of its own and speaks TCP itself. /proc/uptime is CLOCK_BOOTTIME, and no
 # faked clock touches it; it is cut to hundredths, so a beginning is noted by the next one, never too early.
+: "${CHAOS_STRETCH:=100}"
 note() {
     read -r now _ </proc/uptime
     if [ "$1" = begin ]; then
@@ -17,7 +19,7 @@ offer() {
     [ -n "$CHAOS_SINK" ] || return 0
     exec 3<>"/dev/tcp/${CHAOS_SINK%:*}/${CHAOS_SINK#*:}" || exit 8
     echo "$CHAOS_ROOT $TENURE_RUN_ID $TENURE_ATTEMPT $TENURE_EPOCH $TENURE_CLAIM $$" >&3
-    read -r -t 5 answer <&3 || exit 8
+    read -r -t "$(( 5 * CHAOS_STRETCH / 100 ))" answer <&3 || exit 8
     exec 3>&-
     [ "$answer" = accepted ] || exit 9
 }
@@ -25,7 +27,7 @@ note begin
 offer
 exec 9<> <(:)
 read -r now _ </proc/uptime
-until=$(( 10#${now/./} + 10#$1 ))
+until=$(( 10#${now/./} + 10#$1 * CHAOS_STRETCH / 100 ))
 while read -r now _ </proc/uptime && [ $(( 10#${now/./} )) -lt $until ]; do
     read -r -t 0.1 -u 9
     note alive

@@ -17,6 +17,7 @@ from typing import Final
 
 import asyncpg
 
+from supervisor.clock import boottime
 from supervisor.descendants import descendants
 from supervisor.tether import tethered
 from tests.chaos.clocks import set_clock
@@ -94,7 +95,7 @@ class Pause:
                 if (pid in commands) == first:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGCONT)
-            await asyncio.sleep(AWAKE_SECONDS)
+            await world.passed(boottime(), AWAKE_SECONDS)
         await world.start(self.target)
 
 
@@ -109,7 +110,7 @@ class BlockLoop:
     async def start(self, world: World) -> None:
         orders = world.home / f"orders-{self.target}"
         draft = orders.with_suffix(".new")
-        draft.write_text(f"{'hold' if self.hold else 'sleep'} {self.seconds}")
+        draft.write_text(f"{'hold' if self.hold else 'sleep'} {self.seconds * world.stretch}")
         draft.replace(orders)
 
     async def stop(self, world: World) -> None:
@@ -265,7 +266,7 @@ class TerminateSessions:
             with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 ended = await world.see.rows(end, self.sessions)
                 world.figures["sessions_ended"] = world.figures.get("sessions_ended", 0) + len(ended)
-            await asyncio.sleep(self.every_seconds)
+            await asyncio.sleep(self.every_seconds * world.stretch)
 
     async def stop(self, _world: World) -> None:
         task = self._running.pop()

@@ -21,7 +21,7 @@ POISON: Final = ("segfault", "brood")
 
 
 def command(seconds: float, how: str = "done") -> dict[str, Any]:
-    """The payload of a command that takes so long and then succeeds, fails, or does worse."""
+    """The payload of a command that takes so many seconds of its world and then succeeds, fails, or worse."""
     return {"argv": ["bash", SCRIPT, str(round(seconds * 100)), how]}
 
 
@@ -52,7 +52,7 @@ class Worker:
         await self.see.define("load", command(1), max_attempts=ATTEMPTS)
         await self.see.define("load-poison", command(1), max_attempts=2)
         for number in range(self.load.schedules):
-            spec = {"cron": "* * * * *", "timezone": "UTC", "missed": "all"}
+            spec: dict[str, Any] = {"cron": "* * * * *", "timezone": "UTC", "missed": "all"}
             await self.see.define(f"schedule-{number}", command(0.3), max_attempts=ATTEMPTS, **spec)
         if self.load.per_second:
             self._task = asyncio.create_task(self._feed())
@@ -83,7 +83,7 @@ class Worker:
             while owed >= 1:
                 owed -= 1
                 await self._enqueue(*self._next())
-            await asyncio.sleep(BATCH_SECONDS)
+            await asyncio.sleep(BATCH_SECONDS * self.see.stretch)
 
     def _next(self) -> tuple[str, dict[str, Any]]:
         dice, seconds = self.chance.random(), self.chance.uniform(*self.load.seconds)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tests.chaos.layer import Layer
 from tests.chaos.processes import Process, Processes
-from tests.support.replica import timings
 
 HTTP_PORT = 8080
 
@@ -42,7 +41,6 @@ class Member:
         self.port = self.layer.port(HTTP_PORT)
         clean = {n: v for n, v in os.environ.items() if not n.startswith(("TENURE_", "CHAOS_", "PYTEST_"))}
         settings = {
-            **timings(),
             "TENURE_HTTP_PORT": str(self.port),
             "TENURE_LOG_FORMAT": "json",
             "CHAOS_HOST": self.host,

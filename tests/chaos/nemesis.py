@@ -1,6 +1,5 @@
 """Schedules of faults from a seed: which, whom, when, for how long. The same seed gives the same schedule."""
 
-import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,5 +45,5 @@ async def play(world: World, planned: Sequence[Planned]) -> None:
     for one in planned:
         await world.passed(began, one.at)
         await world.begin(one.fault)
-        await asyncio.sleep(one.seconds)
+        await world.passed(boottime(), one.seconds)
         await world.end(one.fault)

@@ -1,6 +1,7 @@
 """Looks at the database as its superuser, past every fault, and says what is so.
 
 After a failover `use` points it to another server. A broken connection is made again at the next question.
+Its waits, and the time that a run may take, are longer by the stretch of its world.
 """
 
 import asyncio
@@ -11,16 +12,21 @@ from typing import Any
 
 import asyncpg
 
+from tests.support import slowness
 from tests.support.eventually import eventually
 from tests.support.invariants import violations
+from tests.support.slowness import patient
 
 Row = Mapping[str, Any]
 ENDED = ("SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELED")
 
 
 class Observer:
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, stretch: float) -> None:
         self._url = url
+        self.stretch = stretch
+        self.crowding = stretch
+        """The greatest stretch that this machine would have asked for meanwhile."""
         self._connection: asyncpg.Connection | None = None
         self._turn = asyncio.Lock()
 
@@ -32,15 +38,15 @@ class Observer:
     async def rows(self, sql: str, *args: object) -> list[Row]:
         async with self._turn:
             if self._connection is None or self._connection.is_closed():
-                self._connection = await asyncpg.connect(self._url, timeout=5)
-            return [dict(row) for row in await self._connection.fetch(sql, *args, timeout=20)]
+                self._connection = await asyncpg.connect(self._url, timeout=patient(5))
+            return [dict(row) for row in await self._connection.fetch(sql, *args, timeout=patient(20))]
 
     async def value(self, sql: str, *args: object) -> Any:
         rows = await self.rows(sql, *args)
         return next(iter(rows[0].values())) if rows else None
 
     async def connection(self) -> asyncpg.Connection:
-        return await asyncpg.connect(self._url, timeout=5)
+        return await asyncpg.connect(self._url, timeout=patient(5))
 
     async def close(self) -> None:
         if self._connection is not None:
@@ -52,17 +58,22 @@ class Observer:
         """A condition that cannot be read because the database is away does not hold yet."""
 
         async def holds() -> Any:
+            self.crowding = max(self.crowding, slowness.stretch())
             try:
                 return await condition()
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
                 raise AssertionError(f"{type(error).__name__}: {error}") from error
 
-        return await eventually(holds, timeout=within, what=what, interval=interval)
+        return await eventually(holds, timeout=within * self.stretch, what=what, interval=interval)
 
     # work
 
-    async def define(self, name: str, payload: Mapping[str, Any], **spec: object) -> None:
+    async def define(
+        self, name: str, payload: Mapping[str, Any], *, timeout_seconds: float | None = None, **spec: object
+    ) -> None:
         spec = {"domain": "command", "payload": payload, "backoff_seconds": 0.1, **spec}
+        if timeout_seconds is not None:
+            spec["timeout_seconds"] = timeout_seconds * self.stretch
         save = "SELECT FROM supervisor.save_job('chaos', $1, $2::jsonb, true)"
         await self.rows(save, name, json.dumps(spec))
 
@@ -124,9 +135,10 @@ class Observer:
     async def led_after(self, epoch: int, within: float) -> int:
         """Wait for a later epoch."""
 
-        async def later() -> int | None:
+        async def later() -> int:
             now = await self.epoch()
-            return now if now > epoch else None
+            assert now > epoch, f"epoch {now}"
+            return now
 
         reached: int = await self.until(later, within=within, what=f"an epoch after {epoch}")
         return reached

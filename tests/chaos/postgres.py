@@ -23,6 +23,7 @@ from tests.chaos.place import mount_tmpfs
 from tests.chaos.processes import Process, Processes
 from tests.chaos.template import Template
 from tests.support.eventually import eventually
+from tests.support.slowness import patient
 
 PORT: Final = 5432
 START_SECONDS: Final = 60
@@ -134,7 +135,7 @@ class Postgres:
 
         async def decided() -> bool:
             with suppress(OSError, asyncpg.PostgresError, TimeoutError):
-                connection = await asyncpg.connect(self.urls.admin, timeout=2)
+                connection = await asyncpg.connect(self.urls.admin, timeout=patient(2))
                 await connection.close()
                 return True
             return not self.alive

@@ -12,6 +12,7 @@ from supervisor.tether import tethered
 from tests.chaos import strays
 from tests.chaos.journal import Journal
 from tests.chaos.layer import Layer
+from tests.support.slowness import patient
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Process:
                 return
 
     async def wait(self, timeout: float = 30) -> int:
-        return await asyncio.wait_for(asyncio.shield(self._ended), timeout)
+        return await asyncio.wait_for(asyncio.shield(self._ended), patient(timeout))
 
     async def kill(self) -> None:
         self.signal(signal.SIGKILL)

@@ -2,7 +2,8 @@
 
 CHAOS_HOST is the host's name, CHAOS_WORKER the worker's, CHAOS_CALLS the file for the calls; CHAOS_GUARDS
 names guards that are taken out in this process (guards.py). Commands get CHAOS_ROOT, CHAOS_HOST,
-CHAOS_EFFECTS, CHAOS_SINK and CHAOS_WORLD in their environment. Nothing else differs from `tenure up`.
+CHAOS_EFFECTS, CHAOS_SINK, CHAOS_STRETCH and CHAOS_WORLD in their environment. Nothing else differs from
+`tenure up`.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from tests.chaos.journal import Journal
 from tests.chaos.strays import MARK
 from tests.chaos.variants import VARIANTS
 
-PASSED_ON = ("CHAOS_HOST", "CHAOS_EFFECTS", "CHAOS_SINK", MARK)
+PASSED_ON = ("CHAOS_HOST", "CHAOS_EFFECTS", "CHAOS_SINK", "CHAOS_STRETCH", MARK)
 
 
 def record_calls(journal: Journal, worker: str) -> None:

@@ -28,6 +28,7 @@ from tests.chaos.scenario import Inconclusive, Scenario
 from tests.chaos.template import Template, template
 from tests.chaos.world import World
 from tests.support.replicas import REASSIGN_AFTER, C, D, H, K, L, R, S
+from tests.support.slowness import patient
 
 TIMINGS: Final = {
     "L": L,
@@ -112,6 +113,8 @@ async def _play(
     found: list[str] = []
     try:
         await world.make(made)
+        if world.stretch > 1:
+            world.figure("stretch", world.stretch)
         await world.leader()
         await load.start()
         found += await _hurt(world, scenarios, result.seed)
@@ -139,15 +142,16 @@ async def _hurt(world: World, scenarios: Sequence[Scenario], seed: int) -> list[
     """Each scenario's own part; what it asserted and did not hold."""
     for scenario in scenarios:
         chance = random.Random(f"{scenario.id} {seed}")  # noqa: S311  replayable
+        seconds = patient(scenario.timeout * world.stretch)
         try:
-            async with asyncio.timeout(scenario.timeout):
+            async with asyncio.timeout(seconds):
                 await scenario.play(world, chance)
         except Inconclusive as reason:
             world.doubts.append(f"{scenario.id}: {reason}")
         except AssertionError as error:
             return [f"{scenario.id}: {error}\n{await world.report()}"]
         except TimeoutError:
-            return [f"{scenario.id}: not over after {scenario.timeout:g} s\n{await world.report()}"]
+            return [f"{scenario.id}: not over after {seconds:g} s\n{await world.report()}"]
     return []
 
 
@@ -185,13 +189,14 @@ async def _record(world: World, scenarios: Sequence[Scenario], result: Result) -
         "name": result.name,
         "seed": result.seed,
         "layer": result.layer,
-        "timings": TIMINGS,
+        "stretch": world.stretch,
+        "timings": {name: seconds * world.stretch for name, seconds in TIMINGS.items()},
         "guards_off": world.guards_off,
         "healed_at": world.healed_at,
         "ended_at": boottime(),
         "bounds": {
-            "leader_gap": max(one.bounds.leader_gap for one in scenarios),
-            "terminal": max(one.bounds.terminal for one in scenarios),
+            "leader_gap": max(one.bounds.leader_gap for one in scenarios) * world.see.crowding,
+            "terminal": max(one.bounds.terminal for one in scenarios) * world.see.crowding,
         },
         "async_failover": any(one.async_failover for one in scenarios),
         "expects": sorted({name for one in scenarios for name in one.expects}),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from supervisor.descendants import Process, look, send
+from tests.support.slowness import Allowance
 
 MARK: Final = "CHAOS_WORLD"
 LEAVE_SECONDS: Final = 0.5
@@ -57,11 +58,11 @@ def find(ours: Ours) -> Iterator[Process]:
 def end(ours: Ours) -> None:
     """Return when none is left. The stopped go on first: a server then hears that its run is dead, and leaves
     without its shared memory staying behind."""
-    began = time.monotonic()
+    leaving, dying = Allowance(LEAVE_SECONDS), Allowance(KILL_SECONDS)
     while found := list(find(ours)):
-        leaving = time.monotonic() < began + LEAVE_SECONDS
+        signum = signal.SIGKILL if leaving.used_up() else signal.SIGCONT
         for process in found:
-            send(process, signal.SIGCONT if leaving else signal.SIGKILL)
-        if time.monotonic() > began + KILL_SECONDS:
+            send(process, signum)
+        if dying.used_up():
             return
         time.sleep(0.02)

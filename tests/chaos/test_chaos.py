@@ -11,7 +11,7 @@ from tests.chaos.layer import choose_layer
 from tests.chaos.runner import play
 from tests.chaos.scenarios import find
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 SEED = 1
 
 

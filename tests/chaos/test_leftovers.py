@@ -17,6 +17,7 @@ from tests.chaos.namespaces import Namespaces
 from tests.chaos.place import Place, fill, mount_tmpfs
 from tests.support.effects import is_alive
 from tests.support.eventually import eventually
+from tests.support.slowness import patient
 
 ROOT = Path(__file__).parents[2]
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -95,7 +96,6 @@ async def test_a_namespace_is_cleared_with_its_processes_once_its_owner_is_dead(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 async def test_a_stopped_run_leaves_nothing(signum: signal.Signals) -> None:
     command = [sys.executable, "-m", "tests.chaos", "--scenario", "C01", "--seed", "1"]
@@ -107,7 +107,7 @@ async def test_a_stopped_run_leaves_nothing(signum: signal.Signals) -> None:
             assert hosts or choose_layer() is not Namespaces
             below = [process.pid for process in descendants(run.pid)]
             run.send_signal(signum)
-            assert run.wait(30) == 128 + signum
+            assert run.wait(patient(30)) == 128 + signum
         finally:
             run.kill()
     assert not world.exists()

@@ -2,9 +2,11 @@
 
 import socket
 
+from tests.support.slowness import patient
+
 
 def fetch(host: str, port: int, path: str) -> str:
-    with socket.create_connection((host, port), timeout=10) as connection:
+    with socket.create_connection((host, port), timeout=patient(10)) as connection:
         connection.sendall(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
         parts = []
         while data := connection.recv(65536):

@@ -6,6 +6,10 @@
 
 `world.see` looks at the database, `world.begin/end/during` do faults and undo them (each is recorded),
 `world.figure` keeps a number for the table. Everything that a world started ends with it.
+
+On a crowded machine a world is slower by `world.stretch`: the timings of its replicas, its commands, its
+waits and what it lets pass are that much longer. A scenario compares an instant with the timings times it.
+What may not take longer than so many seconds is compared with these times `world.see.crowding`.
 """
 
 import asyncio
@@ -30,7 +34,9 @@ from tests.chaos.processes import Processes
 from tests.chaos.servers import start_pgbouncer, start_redis, start_sink
 from tests.chaos.template import Template
 from tests.chaos.topology import Topology
+from tests.support.replica import timings
 from tests.support.replicas import REASSIGN_AFTER, TAKE_OVER
+from tests.support.slowness import stretch
 from tests.support.variants import ORDERS
 
 START_SECONDS: Final = 60
@@ -56,6 +62,7 @@ class World:
         self.home = place.path
         self.history = place.path / "history"
         self.history.mkdir()
+        self.stretch = stretch()
         self.figures: dict[str, float] = {}
         self.doubts: list[str] = []
         self.healed_at = 0.0
@@ -68,7 +75,7 @@ class World:
         self._nemesis = Journal(self.history / "faults.jsonl")
         self._deaths = Journal(self.history / "deaths.jsonl")
         self.processes = Processes(layer, self._deaths, self.home)
-        self.see = Observer("")
+        self.see = Observer("", self.stretch)
 
     # making it
 
@@ -77,7 +84,7 @@ class World:
         await self._start_databases(template)
         self.see.use(self.postgres["pg1"].urls.admin)
         save = "SELECT supervisor.save_setting('chaos', 'reassign_after_seconds', $1::jsonb)"
-        await self.see.rows(save, str(REASSIGN_AFTER))
+        await self.see.rows(save, str(REASSIGN_AFTER * self.stretch))
         if self.guards_off:
             connection = await self.see.connection()
             await take_out_of(connection, self.guards_off)
@@ -126,7 +133,11 @@ class World:
             address, port = await self.layer.way(host, "redis", self.redis_port, relayed=relayed)
             env["TENURE_REDIS_URL"] = f"redis://{address}:{port}/0"
         sink = await self.layer.way(host, "sink", self.sink_port)
+        longer = {
+            name: str(float(value) * self.stretch) for name, value in env.items() if name.endswith("_SECONDS")
+        }
         return {
+            **timings(self.stretch),
             "TENURE_DATABASE_URL": pooled.control,
             "TENURE_WORKER_DATABASE_URL": pooled.worker,
             "TENURE_LISTEN_DATABASE_URL": direct.control,
@@ -137,8 +148,10 @@ class World:
             "CHAOS_EFFECTS": str(self.history / "effects.jsonl"),
             "CHAOS_SINK": f"{sink[0]}:{sink[1]}",
             "CHAOS_GUARDS": " ".join(self.guards_off),
+            "CHAOS_STRETCH": str(round(100 * self.stretch)),
             **clocks.environment(self.home, host, self.topology.clocks),
             **env,
+            **longer,
         }
 
     @property
@@ -232,8 +245,8 @@ class World:
         self.figures[name] = round(max(value, self.figures.get(name, value)), 2)
 
     async def passed(self, since: float, seconds: float) -> None:
-        """Until so long after an instant of CLOCK_BOOTTIME."""
-        await asyncio.sleep(max(0.0, since + seconds - boottime()))
+        """Until so many seconds of this world after an instant of CLOCK_BOOTTIME."""
+        await asyncio.sleep(max(0.0, since + seconds * self.stretch - boottime()))
 
     async def report(self) -> str:
         """For whoever has to find out why."""

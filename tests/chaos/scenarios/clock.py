@@ -34,13 +34,16 @@ def slow(rate: float) -> Topology:
 
 @dataclass(frozen=True)
 class ClockJump:
-    """A database's clock is set, and stays so: what was written by it would not be comparable again."""
+    """A database's clock is set, and stays so: what was written by it would not be comparable again.
+
+    Seconds are those of the world: a lease is longer in a world that is stretched.
+    """
 
     seconds: float
     target: str = "pg1"
 
     async def start(self, world: World) -> None:
-        set_clock(world.home, self.target, f"{self.seconds:+g}")
+        set_clock(world.home, self.target, f"{self.seconds * world.stretch:+g}")
 
     async def stop(self, _world: World) -> None:
         """It stays as it is."""

@@ -12,6 +12,7 @@ from tests.chaos.observer import ENDED
 from tests.chaos.scenario import Inconclusive, Scenario
 from tests.chaos.world import World
 from tests.support.replicas import TAKE_OVER, C, D, K, S
+from tests.support.slowness import Allowance
 
 OUTCOMES: Final = "SELECT id, state, claim_id, finished_at FROM supervisor.job_run WHERE state = ANY ($1)"
 # a timer, a signal and the writing of a line
@@ -80,10 +81,12 @@ async def away_for_2d(world: World, chance: random.Random) -> None:
     )
     # a replica may be there before we are: nobody has watched longer than since the first answer
     watched = first - min(
-        call["t"] for call in calls(world.history) if call["kind"] == "ok" and call["t"] > down + D
+        call["t"]
+        for call in calls(world.history)
+        if call["kind"] == "ok" and call["t"] > down + D * world.stretch
     )
     world.figure("watched_before_expiry", watched)
-    assert watched >= D, f"an attempt was taken {watched:.2f} s after the database was back"
+    assert watched >= D * world.stretch, f"an attempt was taken {watched:.2f} s after the database was back"
 
 
 async def sessions_ended(world: World, chance: random.Random) -> None:
@@ -97,15 +100,17 @@ async def sessions_ended(world: World, chance: random.Random) -> None:
 
 async def warmed_up(world: World) -> None:
     """Every replica has its sessions and has done some work, and nothing is left of it."""
-    until = boottime() + WARM_SECONDS
+    allowance = Allowance(WARM_SECONDS * world.stretch)
     runs: list[int] = []
 
     async def done() -> bool:
         return await world.see.succeeded(runs)
 
     while not {one.host for one in world.executions()} >= set(world.members):
+        if allowance.used_up():
+            raise Inconclusive(f"not every replica did some work within {allowance}")
         runs = await world.see.trigger("load", 2 * world.topology.replicas, command(0.2))
-        await prepared(world, done, within=until - boottime(), what="every replica to do its first work")
+        await prepared(world, done, within=WARM_SECONDS, what="the first work to end")
 
 
 async def prepared(

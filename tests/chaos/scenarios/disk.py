@@ -80,7 +80,7 @@ async def wal_full(world: World, chance: random.Random) -> None:
         if shutil.disk_usage(world.postgres["pg1"].data).free >= SEGMENT_BYTES:
             raise Inconclusive("the disk is not full")
         full = boottime()
-        while boottime() < full + 3:
+        while boottime() < full + 3 * world.stretch:
             refused += await no_new_segment(world)
             await world.passed(boottime(), 0.2)
         await world.passed(boottime(), chance.uniform(0, 3))

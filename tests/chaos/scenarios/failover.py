@@ -21,6 +21,7 @@ from tests.chaos.scenarios.database import prepared, warmed_up
 from tests.chaos.topology import Topology
 from tests.chaos.world import World
 from tests.support.replicas import TAKE_OVER, C, D, S
+from tests.support.slowness import patient
 
 TIMELINE_BITS: Final = 32
 REPLICA: Final = "r3"
@@ -74,7 +75,7 @@ class CancelWaits:
     _running: list["asyncio.Task[None]"] = field(default_factory=list)
 
     async def start(self, world: World) -> None:
-        connection = await asyncpg.connect(world.postgres[self.target].urls.admin, timeout=5)
+        connection = await asyncpg.connect(world.postgres[self.target].urls.admin, timeout=patient(5))
         self._running.append(asyncio.create_task(self._cancel(world, connection)))
 
     async def _cancel(self, world: World, connection: asyncpg.Connection) -> None:
@@ -177,7 +178,7 @@ async def left_behind(world: World, chance: random.Random) -> None:
 
 async def synchronous(world: World, chance: random.Random) -> None:
     """Waits for the standby are cancelled; then it takes over, and has everything that was answered."""
-    standby = await asyncpg.connect(world.postgres["pg2"].urls.admin, timeout=5)
+    standby = await asyncpg.connect(world.postgres["pg2"].urls.admin, timeout=patient(5))
     # as a primary it would wait for itself
     await standby.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
     await standby.execute("SELECT pg_reload_conf()")
@@ -216,7 +217,7 @@ async def known_to_the_standby(world: World) -> None:
     """The job that is asked for after the failover; a quick machine is here before the standby has it."""
 
     async def known() -> bool:
-        standby = await asyncpg.connect(world.postgres["pg2"].urls.admin, timeout=5)
+        standby = await asyncpg.connect(world.postgres["pg2"].urls.admin, timeout=patient(5))
         try:
             return bool(
                 await standby.fetchval("SELECT true FROM supervisor.job_definition WHERE name = 'load'")
@@ -246,7 +247,7 @@ async def nothing_is_given_for_d(world: World) -> None:
     await world.see.until(given, within=D + FOUND_SECONDS, what="the first assignment after the failover")
     waited = float(await world.see.value(since))
     world.figure("quarantine", waited)
-    assert waited >= D, f"given out {waited:.2f} s after the failover"
+    assert waited >= D * world.stretch, f"given out {waited:.2f} s after the failover"
 
 
 async def started_only_on_the_old(world: World, chance: random.Random) -> None:
@@ -270,11 +271,11 @@ async def assigned_and_not_started(world: World) -> Callable[[], Awaitable[bool]
     await warmed_up(world)
     on_standby = """SELECT count(*) FROM supervisor.job_run
                     WHERE assigned_worker_id = $1 AND state = 'ASSIGNED'"""
-    beaten = """SELECT clock_timestamp() - heartbeat_at < interval '0.2 seconds'
+    beaten = """SELECT clock_timestamp() - heartbeat_at < make_interval(secs => $2)
                 FROM supervisor.worker WHERE worker_id = $1"""
 
     async def awake() -> bool:
-        return bool(await world.see.value(beaten, worker))
+        return bool(await world.see.value(beaten, worker, 0.2 * world.stretch))
 
     # stopped just after a beat it is given work for a while, and does not start it
     await prepared(world, awake, within=5, what=f"a beat of {REPLICA}", interval=0.02)
@@ -282,7 +283,7 @@ async def assigned_and_not_started(world: World) -> Callable[[], Awaitable[bool]
     await world.see.trigger("load", 2 * world.topology.replicas, command(LONG))
 
     async def copied() -> bool:
-        standby = await asyncpg.connect(world.postgres["pg2"].urls.admin, timeout=5)
+        standby = await asyncpg.connect(world.postgres["pg2"].urls.admin, timeout=patient(5))
         try:
             return bool(await standby.fetchval(on_standby, worker))
         finally:

@@ -132,9 +132,9 @@ async def stopped_in_the_middle_of_a_call(world: World, _chance: random.Random) 
 
         await world.see.until(done, within=2, what="the call to be done without the caller")
         left = """SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'tenure/%'
-                  AND xact_start < clock_timestamp() - interval '2 seconds'"""
+                  AND xact_start < clock_timestamp() - make_interval(secs => $1)"""
         await world.passed(began, 2.5)
-        assert await world.see.value(left) == 0, "a transaction was left open"
+        assert await world.see.value(left, 2 * world.stretch) == 0, "a transaction was left open"
         await taken_over(world, epoch, began, TAKE_OVER)
 
 
@@ -165,9 +165,8 @@ async def no_longer_leads(world: World, worker_id: str, epoch: int) -> None:
     sent = {call["op_id"]: call for call in own if call["kind"] == "invoke"}
     renewed = [sent[call["op_id"]]["t"] for call in own if call["f"] in RENEWALS and call["kind"] == "ok"]
     mine = [call for call in sent.values() if call["args"].get("epoch") == epoch]
-    late = [
-        call for call in mine if not any(time <= call["t"] <= time + R + SLACK_SECONDS for time in renewed)
-    ]
+    trust = (R + SLACK_SECONDS) * world.stretch
+    late = [call for call in mine if not any(time <= call["t"] <= time + trust for time in renewed)]
     assert not late, f"it acted after its trust was over: {late[:3]}"
 
 

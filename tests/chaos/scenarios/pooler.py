@@ -15,6 +15,7 @@ from tests.chaos.servers import start_pgbouncer
 from tests.chaos.topology import Topology
 from tests.chaos.world import Fault, World
 from tests.support.replicas import TAKE_OVER, C, D, K, L, R, S
+from tests.support.slowness import patient
 
 POOLED: Final = Topology(pgbouncer=True)
 BUSY: Final = Load(per_second=3, seconds=(0.2, 2), failing=0.1, poison=0)
@@ -87,7 +88,7 @@ async def everybody_beats(world: World) -> bool:
     heard = """SELECT count(*) FROM supervisor.worker
                WHERE worker_id = ANY ($1) AND heartbeat_at > clock_timestamp() - make_interval(secs => $2)"""
     workers = [one.worker_id for one in world.members.values()]
-    return bool(await world.see.value(heard, workers, C) == len(workers))
+    return bool(await world.see.value(heard, workers, C * world.stretch) == len(workers))
 
 
 async def long_pause(world: World, chance: random.Random) -> None:
@@ -131,10 +132,10 @@ async def ordered(world: World, what: str) -> None:
         password=secret,
         database="pgbouncer",
         statement_cache_size=0,
-        timeout=5,
+        timeout=patient(5),
     )
     try:
-        await console.execute(what, timeout=10)
+        await console.execute(what, timeout=patient(10))
     finally:
         console.terminate()
 

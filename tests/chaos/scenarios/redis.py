@@ -19,6 +19,7 @@ from tests.chaos.servers import start_redis
 from tests.chaos.topology import Topology
 from tests.chaos.world import Fault, World
 from tests.support.replicas import TAKE_OVER, C, D, R, S
+from tests.support.slowness import patient
 
 WITH_REDIS: Final = Topology(redis=True)
 STEADY: Final = Load(per_second=3, seconds=(0.2, 1.5), failing=0, poison=0)
@@ -172,7 +173,7 @@ async def calm(world: World) -> None:
                 WHERE l.expires_at > clock_timestamp()"""
 
     async def led() -> bool:
-        return bool(await world.see.value(stands, R))
+        return bool(await world.see.value(stands, R * world.stretch))
 
     await world.see.until(led, within=3 * TAKE_OVER, what="a leader that stays")
 
@@ -217,7 +218,7 @@ def redis_processes(world: World) -> list[Process]:
 
 
 def redis_of(world: World) -> Redis:
-    return Redis(host=world.layer.address("redis"), port=world.redis_port, socket_timeout=2)
+    return Redis(host=world.layer.address("redis"), port=world.redis_port, socket_timeout=patient(2))
 
 
 SCENARIOS: Final = (

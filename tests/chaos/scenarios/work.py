@@ -162,7 +162,8 @@ async def elections_at_instants(world: World, chance: random.Random) -> None:
     each = """SELECT count(*) FROM supervisor.job_run r JOIN supervisor.job_definition d
               ON d.id = r.job_definition_id WHERE d.name = 'each-second'"""
     # the last second or two may not have been looked at
-    assert await world.see.value(each) >= time.time() - began - 4, "instants are missing"
+    looked_at = time.time() - began - 4 * world.see.crowding
+    assert await world.see.value(each) >= looked_at, "instants are missing"
     unmade = "SELECT name FROM supervisor.job_definition WHERE name ~ '^past' AND fired_until < $1"
     assert not await world.see.rows(unmade, datetime.now(UTC) - timedelta(hours=1)), "the past was left"
     late = """SELECT extract(epoch FROM max(created_at - scheduled_for))::float8 FROM supervisor.job_run
@@ -222,7 +223,9 @@ async def next_of_the_same_key(world: World, chance: random.Random) -> None:
         if how == "cut":
             async with world.during(Cut(one.host, "pg1")):
                 follower = await begun(world, second, D + C + 8)
-            assert follower.first - began > S, "the next began before the first had certainly stopped"
+            assert follower.first - began > S * world.stretch, (
+                "the next began before the first had certainly stopped"
+            )
         else:
             follower = await begun(world, second, LIMIT_SECONDS + 2 * H + K + 4)
         world.figure(f"next_after_{how.replace('-', '_')}", follower.first - began)
