@@ -17,7 +17,8 @@ from supervisor.maker import Maker
 from supervisor.metrics import Metrics
 from supervisor.retention import ROOTS, Retention
 from supervisor.store import Record, Store
-from tests.integration.sql.world import Hand, Held, World
+from tests.integration.sql.world import STOP_BOUND, Hand, Held, World
+from tests.support.slowness import patient
 
 DAY = 86400
 HISTORY = (
@@ -184,7 +185,7 @@ async def test_an_attempt_that_may_still_run_keeps_its_root(world: World) -> Non
 async def test_an_earlier_attempt_that_may_still_run_keeps_its_root(world: World) -> None:
     claim = await world.lost("w1")
     (second,) = await world.control.next_attempts()
-    await world.silence("w1", 10)
+    await world.silence("w1", STOP_BOUND + 1)
     assert await world.control.assign(second, "w2") == []
     await world.worker.beat("w2")
     silent = {"w1": await world.seq("w1")}
@@ -230,7 +231,7 @@ async def test_an_assignment_and_the_removal_of_its_worker(world: World) -> None
     await leader.begin()
     assert await leader.assign(run, "w1") == [run]
     # it waits for nobody
-    assert await asyncio.wait_for(prune(world, hand=pruner), 5) == {}
+    assert await asyncio.wait_for(prune(world, hand=pruner), patient(5)) == {}
     await leader.commit()
     assert await prune(world) == {}
 
@@ -371,7 +372,7 @@ async def test_pruning_waits_for_nobody(world: World, what: str) -> None:
         assert await hand.request_retry(claim.id)
     else:
         await hand.sql("SELECT supervisor.archive_log($1, $2, 'x', 1, 1)", world.epoch, claim.id)
-    assert await asyncio.wait_for(prune(world), 5) == {"roots": 1, "runs": 1}
+    assert await asyncio.wait_for(prune(world), patient(5)) == {"roots": 1, "runs": 1}
     assert await remains(world, other.id) == GONE
     await hand.commit()
     kept = await remains(world, claim.id)
@@ -596,7 +597,7 @@ async def test_empty_months_are_dropped(world: World) -> None:
     busy = await world.hand("control")
     await busy.begin()
     await busy.enqueue()
-    assert await asyncio.wait_for(drop(), 2) == 0
+    assert await asyncio.wait_for(drop(), patient(2)) == 0
     await busy.commit()
     assert await drop() == 1
     assert await months() == before - {"202001"}

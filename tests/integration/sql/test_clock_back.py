@@ -12,7 +12,7 @@ async def test_a_beat_that_is_yet_to_come_hides_no_lost_worker(world: World) -> 
     watched = {"w1": await world.seq("w1")}
     assert await world.control.confirm({"w1": watched["w1"] + 1}) == [], "it was heard"
     [asked] = await world.control.confirm(watched)
-    assert STOP_BOUND - 3 < await world.admin.value(LEFT, asked["deadline_at"]) <= STOP_BOUND
+    assert STOP_BOUND / 2 < await world.admin.value(LEFT, asked["deadline_at"]) <= STOP_BOUND
 
     await world.shift_run(claim.id, "continuation_check_deadline_at", STOP_BOUND + 1)
     assert await world.control.expire(claim.id, seqs=[watched["w1"]]) == {claim.id: "TIMED_OUT"}

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import asyncpg
 import pytest
 
-from tests.integration.sql.world import Hand, Held, World
+from tests.integration.sql.world import CONFIRM_AFTER, Hand, Held, World
 
 Call = Callable[[Hand, list[Held]], Awaitable[object]]
 
@@ -116,7 +116,7 @@ async def test_everything_at_once_without_a_deadlock(world: World) -> None:
     async def leader(hand: Hand) -> None:
         while not stop.is_set():
             watched = {"w2": await world.seq("w2"), "w1": await world.seq("w1")}
-            await world.silence(chance.choice(["w1", "w2"]), 3)
+            await world.silence(chance.choice(["w1", "w2"]), 2 * CONFIRM_AFTER)
             await hand.confirm(watched)
             order = [claim.id for claim in shuffled()]
             await hand.expire(*order, seqs=[None] * len(order))

@@ -14,7 +14,7 @@ from supervisor import maker
 from supervisor.errors import LostTenure
 from supervisor.maker import Maker
 from supervisor.store import Store
-from tests.integration.sql.world import World
+from tests.integration.sql.world import CONFIRM_AFTER, World
 
 Make = Callable[..., Maker]
 
@@ -229,7 +229,7 @@ async def test_forbid_makes_none_while_one_is_live_or_may_still_run(world: World
     claim = await world.running("w1", "alone")
     with pytest.raises(asyncpg.PostgresError, match="forbids"):
         await world.run("alone")
-    await world.silence("w1", 2)
+    await world.silence("w1", CONFIRM_AFTER + 1)
     assert await world.control.confirm({"w1": await world.seq("w1")})
     await world.shift_run(claim.id, "continuation_check_deadline_at", 60)
     assert await world.control.expire(claim.id, seqs=[None])

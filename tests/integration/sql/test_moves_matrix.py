@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from supervisor.jobrun import MOVES, STATES, TERMINAL, State
-from tests.integration.sql.world import World
+from tests.integration.sql.world import CONFIRM_AFTER, World
 
 CLAIM = "gen_random_uuid()"
 FACTS: dict[str, str] = {
@@ -324,7 +324,7 @@ async def test_a_root_succeeds_once(world: World) -> None:
 async def test_each_version_stands_in_the_history(world: World) -> None:
     """R003-01: who, under which epoch, why; one row a version, without a gap."""
     claim = await world.running()
-    await world.silence("w1", 3)
+    await world.silence("w1", CONFIRM_AFTER + 1)
     await world.control.confirm({"w1": await world.seq("w1")})
     await world.worker.beat("w1", claim)
     assert await world.worker.finish("w1", claim, state="FAILED", error="BROKEN") == ["RECORDED"]

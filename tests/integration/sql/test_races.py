@@ -374,7 +374,7 @@ async def test_the_deadline_is_two_beats_after_the_clock_of_the_call(world: Worl
 async def test_the_larger_stop_bound_counts(world: World) -> None:
     """A worker with a longer D than the leader's is given its own."""
     await world.running()
-    await world.admin.sql("UPDATE supervisor.worker SET stop_bound_seconds = 60")
+    await world.admin.sql("UPDATE supervisor.worker SET stop_bound_seconds = 600")
     await world.silence("w1", CONFIRM_AFTER + 1)
     [row] = await world.control.confirm({"w1": await world.seq("w1")})
     assert (row["deadline_at"] - await world.instant()).total_seconds() > STOP_BOUND

@@ -111,7 +111,7 @@ class Interrupted(Store):
 @asynccontextmanager
 async def worker(world: World) -> AsyncIterator[tuple[Interrupted, Claims]]:
     """The runner of w1, with the real command actor; nothing beats for it."""
-    store, timings = Interrupted(world.urls.worker, name="test/runner"), Timings(6, 3, 0.5, 0.1, 1.5, 4, 1, 7)
+    store, timings = Interrupted(world.urls.worker, name="test/runner"), Timings(heartbeat=0.1, self_stop=600)
     claims = Claims(timings, NoTimer())
     runner = Runner(
         place_of(store, "w1"), Identity("w1", secret_of("w1")), {"command": ACTOR}, 10, timings, claims,
@@ -162,7 +162,7 @@ async def test_a_worker_that_is_not_confirmed_stops_and_says_so(world: World, tm
         await eventually(pid_file.exists)
         pid = int(pid_file.read_text())
         assert Path(f"/proc/{pid}").exists()
-        claims.enforce(boottime() + 100)
+        claims.enforce(boottime() + 700)
 
         async def recorded() -> bool:
             return await world.state(claim.id) == "TIMED_OUT"

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LEASE, STOP_BOUND, CONFIRM_AFTER, HEARTBEAT = 6.0, 7.0, 1.5, 0.5
-LONG = {"lock_timeout": "20s", "statement_timeout": "20s", "idle_in_transaction_session_timeout": "60s"}
+# time is moved by hand, so nothing waits for these; no test may take as long
+LEASE, STOP_BOUND, CONFIRM_AFTER, HEARTBEAT = 36.0, 42.0, 9.0, 3.0
+LONG = {"lock_timeout": "5min", "statement_timeout": "5min", "idle_in_transaction_session_timeout": "5min"}
 
 
 @dataclass(frozen=True)
