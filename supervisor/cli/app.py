@@ -8,6 +8,8 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import typer
 import typer.main
@@ -82,7 +84,7 @@ def main(args: Sequence[str] | None = None) -> int:
     if completion.VARIABLE in os.environ:
         completion.answer(app)
     try:
-        code = app(arguments, standalone_mode=False, prog_name="tenure")
+        code = _command()(arguments, standalone_mode=False, prog_name="tenure")
         sys.stdout.flush()
     except typer.TyperException as error:
         return _refuse_usage(error, arguments)
@@ -103,6 +105,12 @@ def main(args: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
+@cache
+def _command() -> Any:
+    """Build all commands once: it takes 0.1 s, and the advice on an error needs them too."""
+    return typer.main.get_command(app)
+
+
 def _refuse_usage(error: typer.TyperException, arguments: list[str]) -> int:
     if message := error.format_message():
         context = getattr(error, "ctx", None)
@@ -112,6 +120,6 @@ def _refuse_usage(error: typer.TyperException, arguments: list[str]) -> int:
 
 
 def _fail(error: TenureError, arguments: list[str]) -> int:
-    hint = advice(error, typer.main.get_command(app), arguments)
+    hint = advice(error, _command(), arguments)
     output.print_error(str(error), hint, as_json="--json" in arguments)
     return 3 if isinstance(error, OutcomeUnknown) else error.exit_code
