@@ -136,8 +136,11 @@ async def test_too_many_moves_to_tell_are_a_reset(
         assert texts[0] == sse.event("reset", {})
 
 
-async def test_a_move_that_is_committed_late_is_told_once(led: Api, quick: None) -> None:
+async def test_a_move_that_is_committed_late_is_told_once(
+    led: Api, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was written before a look, and became visible after it."""
+    monkeypatch.setattr(changes, "OVERLAP", changes.OVERLAP * patient(1))
     live = Changes(led.replica.store)
     with live.subscribed() as subscriber:
         await live.begin(subscriber, None)
