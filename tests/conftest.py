@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from supervisor.embedded import Urls
 from tests.support import databases, garbage
-from tests.support.lending import Lender
+from tests.support.lending import Lender, Shared
 from tests.support.server import Server, claim_root, release_root, shared_server
 from tests.support.slowness import ROOT, start_measuring
 
@@ -67,6 +67,19 @@ async def database(request: pytest.FixtureRequest, server: Server, lender: Lende
     fresh = request.node.get_closest_marker("fresh_database") is not None
     async with databases.fresh_database(server) if fresh else lender.lend() as urls:
         yield urls
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def module_database(lender: Lender) -> AsyncIterator[Shared]:
+    """A migrated database that the tests of a module share; `emptied_database` is it, emptied for each test."""
+    async with lender.lend_to_module() as shared:
+        yield shared
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def emptied_database(module_database: Shared) -> Urls:
+    await module_database.empty()
+    return module_database.urls
 
 
 @pytest.fixture

@@ -117,6 +117,16 @@ class Lent:
         return True
 
 
+@dataclass(frozen=True)
+class Shared:
+    urls: Urls
+    connection: Connection
+    original: Original
+
+    async def empty(self) -> None:
+        assert await restore(self.connection, self.original), "a test of the module changed the schema"
+
+
 @dataclass
 class Lender:
     """The databases of one test process."""
@@ -136,6 +146,15 @@ class Lender:
                 self.idle.append(lent)
             else:
                 await self._drop(lent)
+
+    @asynccontextmanager
+    async def lend_to_module(self) -> AsyncIterator["Shared"]:
+        """Lend a database that a module's tests share: emptied before each, while connections stay open."""
+        async with self.lend() as urls:
+            connection = await asyncpg.connect(urls.admin, server_settings=OPTIONS)
+            assert self.original is not None
+            yield Shared(urls, connection, self.original)
+            await connection.close()
 
     async def close(self) -> None:
         while self.idle:

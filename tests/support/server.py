@@ -26,7 +26,12 @@ from tests.support.slowness import ROOT
 
 PREFIX = "tenure-test-"
 ROOM_BYTES = 2_000_000_000
-SETTINGS = {"max_connections": "400", "max_wal_size": "256MB", "shared_buffers": "256MB"}
+SETTINGS = {
+    "autovacuum": "off",  # it would change statistics, and with them plans, in the middle of a test
+    "max_connections": "400",
+    "max_wal_size": "256MB",
+    "shared_buffers": "256MB",
+}
 
 
 @dataclass(frozen=True)
