@@ -71,7 +71,7 @@ async def database(request: pytest.FixtureRequest, server: Server, lender: Lende
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def module_database(lender: Lender) -> AsyncIterator[Shared]:
-    """A migrated database that the tests of a module share; `emptied_database` is it, emptied for each test."""
+    """A migrated database that the tests of a module share; `emptied_database` empties it for each."""
     async with lender.lend_to_module() as shared:
         yield shared
 
