@@ -24,6 +24,7 @@ from supervisor.status import StatusCache
 from supervisor.store import Store
 from tests.support.databases import with_port
 from tests.support.replica import free_port
+from tests.support.slowness import patient
 
 TOKEN = "a-token-of-this-test"
 
@@ -87,12 +88,17 @@ async def test_readyz_follows_the_database_and_the_drain(store: Store, nowhere: 
     assert "secret-word" not in answer.text
 
 
-async def test_readyz_answers_in_time_when_the_database_hangs(database: Urls) -> None:
+async def test_readyz_answers_in_time_when_the_database_hangs(
+    database: Urls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sooner than whoever else asks a database that hangs, which is an hour here."""
+    monkeypatch.setattr("supervisor.store.CONNECT_SECONDS", 3600.0)
+    monkeypatch.setattr("supervisor.store.CALL_SECONDS", 3600.0)
     listener = socket.create_server(("127.0.0.1", 0))  # accepts in the kernel, and never says a word
     store = Store(with_port(database.control, listener.getsockname()[1]), name="test")
     try:
         async with client(FakeReplica(store, Settings())) as http:
-            with anyio.fail_after(3):
+            with anyio.fail_after(patient(3)):
                 answer = await http.get("/readyz")
     finally:
         await store.close()
@@ -303,7 +309,7 @@ async def served(app: FastAPI, port: int = 0) -> AsyncIterator[int]:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve, app, "127.0.0.1", port, note)
-        with anyio.fail_after(10):
+        with anyio.fail_after(patient(10)):
             await ready.wait()
         yield ports[0]
         tasks.cancel_scope.cancel()
@@ -311,8 +317,11 @@ async def served(app: FastAPI, port: int = 0) -> AsyncIterator[int]:
 
 async def test_serve_answers_and_ends_when_cancelled(nowhere: Store) -> None:
     app = create_app(FakeReplica(nowhere, Settings()))
-    with anyio.fail_after(15):
-        async with served(app) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+    with anyio.fail_after(patient(15)):
+        async with (
+            served(app) as port,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=patient(5)) as http,
+        ):
             assert (await http.get("/healthz")).status_code == 200
             huge = await http.get("/healthz", headers={"X-Huge": "x" * 100_000})
             assert huge.status_code in {400, 431}

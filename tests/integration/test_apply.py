@@ -15,6 +15,7 @@ import pytest
 from supervisor.embedded import Urls
 from tests.support.command_line import Cli, command_line
 from tests.support.scene import Scene
+from tests.support.slowness import patient
 
 FILE = """
 [jobs.nightly]
@@ -216,7 +217,7 @@ async def test_on_a_terminal_it_asks(database: Urls, scene: Scene, file: Path) -
         )
         os.close(slave)
         os.write(master, answer)
-        assert await asyncio.wait_for(process.wait(), 60) == code
+        assert await asyncio.wait_for(process.wait(), patient(60)) == code
         os.close(master)
         assert await scene.value("SELECT count(*) FROM supervisor.job_definition") == count
 

@@ -470,6 +470,7 @@ async def main():
     store = Store(url)
     async def call(query, *arguments):
         print(query, flush=True)
+        sys.stdin.read(1)
         return await store.rows(query, int(epoch), *arguments)
     archive = Archive(store, call, LocalArtifacts(Path(root)))
     while await archive.run_once():
@@ -483,7 +484,7 @@ asyncio.run(main())
 
 @pytest.mark.slow
 async def test_an_archive_killed_by_the_system_loses_no_log(bench: Bench) -> None:
-    """R003-51: SIGKILL at random instants, until a process gets through"""
+    """R003-51: SIGKILL at random instants, a few steps further each time, until a process gets through"""
     seed = random.randrange(1 << 30)  # noqa: S311
     chance = random.Random(seed)  # noqa: S311
     runs = [(await bench.ended([*LINES, ("stdout", str(n))])).id for n in range(30)]
@@ -491,14 +492,21 @@ async def test_an_archive_killed_by_the_system_loses_no_log(bench: Bench) -> Non
     while any([await bench.bodies(run) for run in runs]):
         arguments = [bench.world.urls.control, str(bench.root), str(bench.world.epoch)]
         with subprocess.Popen(
-            [sys.executable, "-c", ARCHIVER, *arguments], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", ARCHIVER, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         ) as process:
-            assert process.stdout is not None
-            told = await anyio.to_thread.run_sync(process.stdout.readline)
-            # a few runs further each time, and then anywhere
+            assert process.stdin
+            assert process.stdout
+            steps, told = chance.randint(1, 8), ""
+            while steps and (told := await anyio.to_thread.run_sync(process.stdout.readline)) != "done\n":
+                process.stdin.write("\n")
+                process.stdin.flush()
+                steps -= 1
             await asyncio.sleep(chance.uniform(0, 0.04))
             process.send_signal(signal.SIGKILL)
-            kills += "done" not in told + process.stdout.read()
+            kills += told != "done\n"
         for run in runs:
             await bench.require_whole(run)
     assert kills >= 3, f"seed {seed}"

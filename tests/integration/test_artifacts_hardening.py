@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.slowness import patient
+
 HERE = Path(__file__).parents[2] / "deploy/s3-hardening"
 ARGUMENTS = ["--bucket", "artifacts", "--base", "engram/proj_a"]
 AWS = """#!/bin/sh
@@ -69,7 +71,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def script(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = ["bash", str(HERE / "s3_hardening.sh"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=patient(30), check=False)
 
 
 def test_it_only_tells_what_it_would_do(calls: Path) -> None:

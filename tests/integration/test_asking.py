@@ -14,6 +14,7 @@ from tests.support.example_domain import JOBS, migration
 from tests.support.example_domain.install import apply_as_owner
 from tests.support.place import connected, value
 from tests.support.row_work import at_work
+from tests.support.slowness import stretch
 
 # A sequence is not rolled back, so it counts the tries; the note is.
 SCENE = """
@@ -41,7 +42,7 @@ ALWAYS = 1000
 
 
 def impatient(url: str) -> str:
-    return f"{url}?options=-c%20statement_timeout%3D100ms"
+    return f"{url}?options=-c%20statement_timeout%3D{200 * stretch():.0f}ms"
 
 
 async def test_a_lock_that_is_not_given_is_an_error_of_ours(database: Urls) -> None:

@@ -25,10 +25,10 @@ TASK = "tests.support.chamber_tasks:obey"
 MIB = 1 << 20
 # Three of nothing, the line to the replica, its own memory figures.
 OWN_HANDLES = 5
-LIMITS = Limits(memory_bytes=512 * MIB, cpu_seconds=30, seconds=60, output_bytes=MIB)
+LIMITS = Limits(memory_bytes=512 * MIB, cpu_seconds=30, seconds=600, output_bytes=MIB)
 
 
-def soon(seconds: float = 60.0) -> float:
+def soon(seconds: float = 600.0) -> float:
     return boottime() + seconds
 
 
@@ -149,15 +149,11 @@ async def test_the_pool_s_own_bound_is_a_time_out_too() -> None:
 
 async def test_waiting_for_a_free_child_ends_at_the_deadline(one: Chambers) -> None:
     async with anyio.create_task_group() as group:
-        group.start_soon(_expect_time_out, one, 3.0)
+        group.start_soon(do, one, "block")
         await eventually(lambda: one._slots.value == 0)
         with pytest.raises(ChamberTimedOut):
             await do(one, "echo", deadline=soon(0.1))
-
-
-async def _expect_time_out(chambers: Chambers, seconds: float) -> None:
-    with pytest.raises(ChamberTimedOut):
-        await do(chambers, "block", deadline=soon(seconds))
+        group.cancel_scope.cancel()
 
 
 async def test_output_is_bounded(one: Chambers, tmp_path: Path) -> None:
@@ -339,9 +335,9 @@ import anyio, os, sys
 from supervisor.chamber import Chambers, Limits
 from supervisor.clock import boottime
 async def main():
-    limits = Limits(memory_bytes=512 << 20, cpu_seconds=60, seconds=60, output_bytes=1 << 20)
+    limits = Limits(memory_bytes=512 << 20, cpu_seconds=60, seconds=600, output_bytes=1 << 20)
     async with Chambers({TASK!r}, size=1, limits=limits) as chambers:
-        await chambers.carry_out({{"deed": "echo"}}, deadline=boottime() + 30)
+        await chambers.carry_out({{"deed": "echo"}}, deadline=boottime() + 600)
         await chambers.carry_out({{"deed": "block"}}, [1], deadline=boottime() + float(sys.argv[1]))
 anyio.run(main)
 """
@@ -367,7 +363,7 @@ async def test_a_stopped_replica_is_not_outlived_by_its_child_s_deadline() -> No
 
 async def test_a_killed_replica_takes_its_children_along() -> None:
     """C06"""
-    with replica(60.0) as (process, child):
+    with replica(600.0) as (process, child):
         process.kill()
         await eventually(lambda: _state(child) in ("Z", ""), timeout=5)
 

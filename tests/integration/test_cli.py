@@ -19,6 +19,7 @@ from supervisor.jobrun import STATES
 from supervisor.store import Store
 from tests.support.command_line import Cli, command_line
 from tests.support.scene import Scene, secret_of
+from tests.support.slowness import patient
 
 ECHO = '{"argv": ["echo", "hello"]}'
 HOSTILE = [
@@ -336,7 +337,7 @@ async def test_why_a_next_attempt_waits(cli: Cli, scene: Scene) -> None:
 async def test_wait_follows_the_attempts_to_the_end(cli: Cli, scene: Scene) -> None:
     await scene.job(max_attempts=2)
     first = await scene.run_to("RUNNING")
-    waiting = asyncio.create_task(cli("run", "wait", str(first), "--timeout", "30", "--json"))
+    waiting = asyncio.create_task(cli("run", "wait", str(first), "--timeout", str(patient(30)), "--json"))
     await scene.finish(first, "FAILED", "EXIT_1", delay=0)
     [second] = await scene.next_attempts()
     await scene.assign(second)
@@ -575,5 +576,5 @@ async def test_a_reader_that_went_away_is_no_traceback(database: Urls) -> None:
         stderr=asyncio.subprocess.PIPE,
     )
     os.close(writer)
-    _, err = await asyncio.wait_for(process.communicate(), 30)
+    _, err = await asyncio.wait_for(process.communicate(), patient(30))
     assert (process.returncode, err) == (1, b"")

@@ -29,6 +29,7 @@ from tests.support.command_line import Cli, command_line
 from tests.support.eventually import eventually
 from tests.support.proxy import Proxy
 from tests.support.scene import Scene
+from tests.support.slowness import patient
 
 ROOT = Path(__file__).parents[2]
 
@@ -161,7 +162,7 @@ async def test_follow_tells_each_line_once_over_outages_attempts_and_the_archive
     assert not follower.task.done()
     await write(scene, second, 1, "done\n")
     await scene.finish(second, "SUCCEEDED")
-    ended = await asyncio.wait_for(follower.task, 20)
+    ended = await asyncio.wait_for(follower.task, patient(20))
     assert (ended["id"], ended["state"]) == (second, "SUCCEEDED")
     await follower.told(*expected, (second, "done\n"))
 
@@ -193,7 +194,9 @@ async def test_follow_reads_what_came_with_the_end(
     store = Overtaken(database.control)
     store.then = end
     told: list[str] = []
-    await asyncio.wait_for(follow_log(run, lambda _, line: told.append(line["body"]), told.append, store), 20)
+    await asyncio.wait_for(
+        follow_log(run, lambda _, line: told.append(line["body"]), told.append, store), patient(20)
+    )
     assert told == ["the last words\n"]
     await store.close()
 
@@ -204,7 +207,7 @@ async def test_follow_begins_with_what_was_archived(scene: Scene, follow: Any, d
     await scene.finish(run)
     await archive(scene, database, run)
     follower = follow(run, database.control)
-    assert (await asyncio.wait_for(follower.task, 20))["state"] == "SUCCEEDED"
+    assert (await asyncio.wait_for(follower.task, patient(20)))["state"] == "SUCCEEDED"
     assert follower.lines == [(run, "old\n"), (run, "older\n")]
 
 
@@ -212,10 +215,10 @@ async def test_follow_does_not_wait_for_a_database_that_never_was_there(follow: 
     url = proxy.url
     await proxy.close()
     with pytest.raises(DatabaseUnreachable):
-        await asyncio.wait_for(follow(1, url).task, 20)
+        await asyncio.wait_for(follow(1, url).task, patient(20))
     await proxy.heal()
     with pytest.raises(NotFound):
-        await asyncio.wait_for(follow(404, url).task, 20)
+        await asyncio.wait_for(follow(404, url).task, patient(20))
 
 
 async def test_follow_prints_the_streams_apart_and_lines_of_json(cli: Cli, scene: Scene) -> None:
@@ -286,7 +289,7 @@ async def test_watch_lives_through_an_outage_and_ends_well(scene: Scene, proxy: 
     async with process("status", "--watch", "0.2", "--json", url=proxy.url) as watching:
 
         async def look() -> Any:
-            return json.loads(await asyncio.wait_for(watching.stdout.readline(), 30))
+            return json.loads(await asyncio.wait_for(watching.stdout.readline(), patient(30)))
 
         assert (await look())["leader"]["worker_id"] == "w1"
         await proxy.close()
@@ -298,7 +301,7 @@ async def test_watch_lives_through_an_outage_and_ends_well(scene: Scene, proxy: 
             pass
         assert back["leader"]["worker_id"] == "w1"
         watching.send_signal(signal.SIGINT)
-        assert await asyncio.wait_for(watching.wait(), 20) == 0
+        assert await asyncio.wait_for(watching.wait(), patient(20)) == 0
         assert await watching.stderr.read() == b""
 
 
@@ -323,7 +326,7 @@ async def test_watch_paints_over_the_last_frame_on_a_terminal(scene: Scene, prox
             await eventually(lambda: shown(b"as it was"), timeout=30, what="the outage is shown")
             assert screen.count(b"\x1b[2J") == 1, "painted over, not cleared"
             watching.send_signal(signal.SIGINT)
-            assert await asyncio.wait_for(watching.wait(), 20) == 0
+            assert await asyncio.wait_for(watching.wait(), patient(20)) == 0
     finally:
         os.close(ours)
         os.close(theirs)
@@ -344,8 +347,8 @@ WORDS = {"_TENURE_COMPLETE": "complete_bash"}
 @pytest.fixture
 def complete(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Awaitable[list[str]]]:
     """What the shell is offered; here with patience, because the machine may be busy."""
-    monkeypatch.setattr(names, "LOOKUP_SECONDS", 10.0)
-    monkeypatch.setattr(completion, "PATIENCE_SECONDS", 20.0)
+    monkeypatch.setattr(names, "LOOKUP_SECONDS", patient(10))
+    monkeypatch.setattr(completion, "PATIENCE_SECONDS", patient(20))
     completion.learn_names()
 
     def offered() -> list[str]:
@@ -386,7 +389,7 @@ async def test_completion_is_silent_without_a_database(
         assert await complete("tenure job show ") == []
     proxy.cut()
     async with process(url=proxy.url, env=_asked("tenure run why ")) as done:
-        out, err = await asyncio.wait_for(done.communicate(), 60)
+        out, err = await asyncio.wait_for(done.communicate(), patient(60))
         assert (done.returncode, out.strip(), err) == (0, b"", b""), "a hanging database hangs no shell"
 
 
@@ -402,7 +405,7 @@ async def test_the_script_completes_in_a_shell(tmp_path: Path, cli: Cli, databas
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
         stdout=asyncio.subprocess.PIPE,
     )
-    out, _ = await asyncio.wait_for(shell.communicate(), 30)
+    out, _ = await asyncio.wait_for(shell.communicate(), patient(30))
     assert out == b"logs\n"
     for other in ("zsh", "fish"):
         assert "_TENURE_COMPLETE" in (await cli("completion", other, "--json")).json()["script"]

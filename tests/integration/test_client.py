@@ -9,6 +9,7 @@ from supervisor.client import Client, StillRunning, emit, enqueue, enqueue_many
 from supervisor.embedded import Urls
 from supervisor.errors import BadInput, Conflict, NotFound
 from tests.integration.sql.world import World
+from tests.support.slowness import patient
 
 
 @pytest.fixture
@@ -97,5 +98,5 @@ async def test_wait_follows_the_attempts_to_the_end(world: World, tenure: Client
     assert not (await tenure.outcome(run.id)).final
     (second,) = await world.control.next_attempts()
     await world.worker.finish("w1", await world.running("w1", run=second))
-    ended = await tenure.wait(run.id, timeout=5)
+    ended = await tenure.wait(run.id, timeout=patient(5))
     assert (ended.id, ended.attempt, ended.succeeded, ended.final) == (second, 2, True, True)

@@ -21,7 +21,7 @@ from supervisor.fleet import run_fleet
 from tests.support.eventually import eventually
 from tests.support.replica import free_port, timings
 from tests.support.server import own_root
-from tests.support.slowness import stretch
+from tests.support.slowness import patient, stretch
 
 PARENT = (
     "import sys; from supervisor.config import load_settings; from supervisor.fleet import run_fleet;"
@@ -51,9 +51,14 @@ class Parent:
     def output(self) -> str:
         return (self.directory / "output").read_text()
 
+    def lives(self) -> None:
+        """A wait for what a dead parent should do ends at once."""
+        if self.process.poll() is not None:
+            pytest.fail(f"it ended with {self.process.returncode}: {self.output()}")
+
     async def up(self) -> dict[int, int]:
         def announced() -> bool:
-            assert self.process.poll() is None, self.output()
+            self.lives()
             return "is up" in self.output()
 
         await eventually(announced, timeout=90)
@@ -89,7 +94,7 @@ async def test_three_replicas_with_the_urls_of_their_roles_drain_on_sigterm(
         assert (given["TENURE_DATABASE_URL"], given["TENURE_SLOTS"]) == (database.control, "3")
         assert all(f":{port}/" in fleet.output() for port in replicas.values())
         fleet.process.terminate()
-        assert fleet.process.wait(20) == 0
+        assert fleet.process.wait(patient(20)) == 0
         assert not fleet.replicas()
 
 
@@ -118,7 +123,7 @@ async def test_signals_two_and_three_end_what_does_not_drain(database: Urls, tmp
         for word in ("draining", "without grace", "killing"):
             fleet.process.send_signal(signal.SIGINT)
             await eventually(partial(_contains, fleet, word))
-        assert fleet.process.wait(10) == 1
+        assert fleet.process.wait(patient(10)) == 1
         assert not fleet.replicas()
 
 
@@ -132,13 +137,13 @@ async def test_a_drain_that_takes_too_long_is_ended(database: Urls, tmp_path: Pa
     with parent(tmp_path, TENURE_DATABASE_URL=database.control, STAND_IN_DEAF="1", **quick) as fleet:
         await fleet.up()
         fleet.process.terminate()
-        assert fleet.process.wait(20) == 1
+        assert fleet.process.wait(patient(20)) == 1
         assert not fleet.replicas()
 
 
 def test_replicas_that_refuse_their_settings_are_not_restarted(database: Urls, tmp_path: Path) -> None:
     with parent(tmp_path, TENURE_DATABASE_URL=database.control, STAND_IN_EXIT="2") as fleet:
-        assert fleet.process.wait(20) == 2
+        assert fleet.process.wait(patient(20)) == 2
         assert len(list(tmp_path.glob("*.[0-9]*"))) <= 3
 
 
@@ -167,7 +172,7 @@ async def test_the_embedded_database_lives_and_stops_with_the_fleet(tmp_path: Pa
         await eventually(lambda: not _alive(first))
         await eventually(lambda: read_urls(root / "state") == urls, timeout=20, what="the server's return")
         fleet.process.terminate()
-        assert fleet.process.wait(20) == 0
+        assert fleet.process.wait(patient(20)) == 0
         assert read_urls(root / "state") is None
 
 
@@ -178,7 +183,7 @@ async def test_the_sample_runs_on_three_real_replicas_under_one_leader() -> None
         await eventually(partial(_contains, fleet, "is up"), timeout=90)
 
         def status() -> dict[str, Any]:
-            assert fleet.process.poll() is None, fleet.output()
+            fleet.lives()
             return _status(root / "state")
 
         await eventually(lambda: status()["runs"]["SUCCEEDED"] >= 4, timeout=40, interval=0.5)
@@ -186,7 +191,7 @@ async def test_the_sample_runs_on_three_real_replicas_under_one_leader() -> None
         assert [replica["state"] for replica in now["replicas"]] == ["active"] * 3
         assert now["leader"]["worker_id"] in {replica["worker_id"] for replica in now["replicas"]}
         fleet.process.send_signal(signal.SIGINT)
-        assert fleet.process.wait(30) == 0, fleet.output()
+        assert fleet.process.wait(patient(30)) == 0, fleet.output()
     assert read_urls(root / "state") is None
 
 

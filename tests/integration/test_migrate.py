@@ -20,6 +20,7 @@ from schemas.migrate import (
 )
 from tests.support.eventually import eventually
 from tests.support.place import THING, Place, connected, fingerprint, function, run_sql, value, write_source
+from tests.support.slowness import patient
 
 
 @pytest.mark.parametrize("bare_server", ["embedded", "15", "16", "17"], indirect=True, scope="module")
@@ -111,9 +112,9 @@ async def test_a_migration_that_collides_fails_at_once(place: Place, tmp_path: P
         **THING,
         "0002_again": "INSERT INTO supervisor.schema_migration (number, name, sha256) VALUES (1, 'x', 'y');",
     }
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(10)):
         with pytest.raises(MigrateFailed, match="duplicate key"):
-            await migrate(place.admin, source=write_source(tmp_path, twice))
+            await migrate(place.admin, source=write_source(tmp_path, twice), patience_seconds=3600)
 
 
 async def test_names_without_a_schema_are_refused(place: Place, tmp_path: Path) -> None:
@@ -186,7 +187,7 @@ async def test_a_migration_gives_way_to_a_long_transaction_and_its_successors(
             migrate(place.admin, runtime_urls=place.runtime, source=write_source(tmp_path, alter))
         )
         await eventually(lambda: value(place.admin, waiting), what="the migration asks for its lock")
-        async with asyncio.timeout(4):
+        async with asyncio.timeout(patient(4)):
             await successor.execute("SELECT FROM supervisor.thing")
         assert not task.done()
         await transaction.commit()

@@ -22,6 +22,7 @@ from supervisor.embedded import Urls
 from tests.support.eventually import eventually
 from tests.support.place import connected
 from tests.support.replica import replica
+from tests.support.slowness import patient
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tests/support/example_package"
@@ -47,7 +48,7 @@ class Installed:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=patient(100),
             check=False,
         )
 
@@ -59,7 +60,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
     offline = ["--no-deps", "--no-index"]
     wheel = ["wheel", *offline, "--no-build-isolation", "--wheel-dir", str(directory), str(PACKAGE)]
-    subprocess.run([*pip, *wheel], check=True, timeout=100)
+    subprocess.run([*pip, *wheel], check=True, timeout=patient(100))
     [built] = directory.glob("tenure_greetings-1.0-*.whl")
     home = directory / "venv"
     venv.create(home, symlinks=True)
@@ -67,7 +68,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     # Tenure itself and what it needs: from the environment that runs this test, also where that is editable
     site = home / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     (site / "tenure.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
-    subprocess.run([*pip, "--python", str(python), "install", *offline, str(built)], check=True, timeout=100)
+    subprocess.run(
+        [*pip, "--python", str(python), "install", *offline, str(built)], check=True, timeout=patient(100)
+    )
     return Installed(python)
 
 

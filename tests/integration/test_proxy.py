@@ -8,6 +8,7 @@ import pytest
 from supervisor.embedded import Urls
 from tests.support.eventually import eventually
 from tests.support.proxy import Proxy
+from tests.support.slowness import patient
 
 
 async def test_it_passes_and_heals_with_the_connection_alive(database: Urls) -> None:
@@ -19,7 +20,7 @@ async def test_it_passes_and_heals_with_the_connection_alive(database: Urls) -> 
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(answer), 0.2)
         await proxy.heal()
-        assert await asyncio.wait_for(answer, 5) == 2
+        assert await asyncio.wait_for(answer, patient(5)) == 2
         await connection.close()
 
 
@@ -33,7 +34,7 @@ async def test_a_lost_reply_is_not_a_lost_effect(database: Urls) -> None:
         await eventually(lambda: direct.fetchval("SELECT count(*) FROM public.effect"))
         assert not lost.done()
         await proxy.heal()
-        assert await asyncio.wait_for(lost, 5) == "INSERT 0 1"
+        assert await asyncio.wait_for(lost, patient(5)) == "INSERT 0 1"
         await connection.close()
     await direct.close()
 

@@ -14,7 +14,8 @@ from schemas.hosts import each_host
 from supervisor.embedded import Urls
 from supervisor.errors import DatabaseUnreachable, OutcomeUnknown
 from supervisor.memory import Memory
-from supervisor.store import CONNECT_SECONDS, Store, connect
+from supervisor.store import Store, connect
+from tests.support.slowness import patient, stretch
 
 
 @pytest.fixture
@@ -44,11 +45,14 @@ def test_each_host_alone(url: str, alone: list[str]) -> None:
     assert each_host(url) == alone
 
 
-async def test_a_silent_host_does_not_hide_the_next(database: Urls, silent: str) -> None:
+async def test_a_silent_host_does_not_hide_the_next(
+    database: Urls, silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("supervisor.store.CONNECT_SECONDS", 3600.0)
     parts = urlsplit(database.control)
     login, _, host = parts.netloc.rpartition("@")
     both = parts._replace(netloc=f"{login}@{silent},{host}").geturl()
-    async with asyncio.timeout(CONNECT_SECONDS - 1):
+    async with asyncio.timeout(patient(5)):
         connection = await connect(both, application_name="test")
     assert await connection.fetchval("SELECT 1") == 1
     await connection.close()
@@ -59,13 +63,15 @@ async def test_a_slow_connection_leaves_the_call_its_time(
 ) -> None:
     """Who names a bound, as an election or a beat does, has it for both together."""
 
+    unit = stretch()
+
     async def slowly(url: str, **options: Any) -> Any:
-        await asyncio.sleep(2)
+        await asyncio.sleep(2 * unit)
         return await connect(url, **options)
 
     monkeypatch.setattr("supervisor.store.connect", slowly)
-    monkeypatch.setattr("supervisor.store.CALL_SECONDS", 3.0)
-    call = Query("slow", "a test", "SELECT 1 AS one FROM pg_sleep(1.5)")
+    monkeypatch.setattr("supervisor.store.CALL_SECONDS", 3 * unit)
+    call = Query("slow", "a test", f"SELECT 1 AS one FROM pg_sleep({1.5 * unit})")
     store = Store(database.control)
     try:
         assert [row["one"] for row in await store.rows(call)] == [1]
@@ -73,7 +79,7 @@ async def test_a_slow_connection_leaves_the_call_its_time(
         await store.close()
     store = Store(database.control)
     with pytest.raises(OutcomeUnknown):
-        await store.rows(call, timeout=3.0)
+        await store.rows(call, timeout=3 * unit)
     await store.close()
 
 
