@@ -157,35 +157,36 @@ async def test_attempts_that_were_lost_are_listed_with_what_followed(site: Site)
     await scene.force("UPDATE supervisor.job_run SET continuation_check_deadline_at = clock_timestamp()")
     version = await scene.value("SELECT version FROM supervisor.job_run")
     await scene.value("SELECT supervisor.expire($1, $2, $3, $4)", scene.epoch, [lost], [version], [seq])
-    assert f"{lost} TIMED OUT job w1 now owed" in await site.words("/late#lost")
+    told = rf"{lost} TIMED OUT job w1 (now|[\d.]+ s ago)"
+    assert re.search(f"{told} owed", await site.words("/late#lost"))
     [following] = await scene.next_attempts()
-    assert f"{lost} TIMED OUT job w1 now {following} PENDING" in await site.words("/late#lost")
+    assert re.search(f"{told} {following} PENDING", await site.words("/late#lost"))
 
 
 async def test_a_leader_that_was_lost_leaves_a_gap_of_at_most_so_long(site: Site) -> None:
     scene = site.scene
     await scene.force(
-        "UPDATE supervisor.leader_lease SET renewed_at = clock_timestamp() - interval '23 s',"
+        "UPDATE supervisor.leader_lease SET renewed_at = clock_timestamp() - interval '3 h',"
         " expires_at = clock_timestamp() - interval '8 s'"
     )
-    await scene.force("UPDATE supervisor.tenure_log SET at = at - interval '5 min'")
+    await scene.force("UPDATE supervisor.tenure_log SET at = at - interval '5 h'")
     await scene.lead("w2")
     words = await site.words("/leadership#terms")
-    assert "lost last renewed 23 s ago" in words
-    assert "up to 23 s" in words
-    assert 'fill="url(#hatch)"><title>nobody led for up to 23 s' in await site.html("/leadership")
+    assert "lost last renewed 3 h ago" in words
+    assert "up to 3 h" in words
+    assert 'fill="url(#hatch)"><title>nobody led for up to 3 h' in await site.html("/leadership")
 
 
 async def test_a_leader_that_does_not_renew_is_not_said_to_lead(site: Site) -> None:
     assert "w1 has led for" in await site.words("/")
     assert "renewed all the time" in await site.words("/#leader")
     await site.scene.force(
-        "UPDATE supervisor.leader_lease SET renewed_at = clock_timestamp() - interval '11 s',"
-        " expires_at = clock_timestamp() + interval '4 s'"
+        "UPDATE supervisor.leader_lease SET renewed_at = clock_timestamp() - interval '11 h',"
+        " expires_at = clock_timestamp() + interval '4 h'"
     )
     for path in ("/", "/leadership"):
         words = await site.words(path)
-        assert "w1 has not been heard for 11 s, epoch 1; another replica takes over within" in words, path
+        assert "w1 has not been heard for 11 h, epoch 1; another replica takes over within" in words, path
         assert "has led for" not in words, path
     assert "renewed all the time" not in await site.words("/")
 

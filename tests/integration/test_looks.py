@@ -23,7 +23,7 @@ class Stage(Scene):
     store: Store
 
     def leader(self) -> Leader:
-        tenure = Tenure(self.epoch, "w1", boottime() + 60, 0)
+        tenure = Tenure(self.epoch, "w1", boottime() + 600, 0)
         return Leader(self.store, tenure, Timings(), Wakeups("w1"), Metrics())
 
     async def assigned(self) -> set[int]:

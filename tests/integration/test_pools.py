@@ -33,7 +33,7 @@ class Stage(Scene):
     store: Store
 
     def leader(self, *waiting: str) -> Leader:
-        tenure = Tenure(self.epoch, "w1", boottime() + 60, 0)
+        tenure = Tenure(self.epoch, "w1", boottime() + 600, 0)
         return Leader(self.store, tenure, Timings(), Wakeups("w1"), Metrics(), waiting=frozenset(waiting))
 
     async def heard(self, slots: int = SLOTS) -> None:
