@@ -87,16 +87,16 @@ async def test_a_lost_connection_is_no_reason_to_give_up(store: Store) -> None:
     assert await ask_one(store, SLOW, 0, CANCELED_TRIES + 1) == CANCELED_TRIES + 2
 
 
-async def test_work_that_is_cancelled_each_time_fails_with_the_reason(scene: Urls) -> None:
-    async def handle(_claim: Claim, tools: Tools) -> Outcome:
-        await ask(tools.place.store, SLOW, ALWAYS, 0)
+async def test_work_that_is_cancelled_each_time_fails_with_the_reason(scene: Urls, store: Store) -> None:
+    async def handle(_claim: Claim, _tools: Tools) -> Outcome:
+        await ask(store, SLOW, ALWAYS, 0)
         return Done()
 
     await apply_as_owner(scene, migration())
     async with connected(scene.admin) as admin:
         await admin.execute("INSERT INTO example.jobs (kind) VALUES ('hash')")
     actor = Actor("example", handle, lease=JOBS)
-    async with at_work(scene, actor, through=impatient(scene.worker)):
+    async with at_work(scene, actor):
 
         async def failed() -> bool:
             query = "SELECT status || ' ' || error_code || ' ' || error_message FROM example.jobs"

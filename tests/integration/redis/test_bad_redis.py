@@ -85,6 +85,7 @@ async def test_shouting_wakes_and_is_read_only_so_often(monkeypatch: pytest.Monk
         heard.update(["read"])
         return text_of(answer)
 
+    monkeypatch.setattr(hints, "CONNECT_SECONDS", patient(5))  # the noise behind the first answer takes time
     monkeypatch.setattr(hints, "PACE_SECONDS", PACE_SECONDS)
     monkeypatch.setattr(hints, "text_of", read)
     async with stand_in("shouting") as bad, running(bad.url, heard):
