@@ -60,13 +60,20 @@ async def ensure_filled(server: Server, name: str, fill: Callable[[Urls], Awaita
             await _mark_template(server, name)
 
 
+_with_template: set[str] = set()
+"""Passwords of the servers whose template this process has seen: asking again costs a connection."""
+
+
 async def _ensure_template(server: Server) -> None:
+    if server.passwords["admin"] in _with_template:
+        return
     with exclusively("template"):
         if not await _is_template(server, TEMPLATE):
             urls = server.urls(TEMPLATE)
             await migrate(urls.admin, runtime_urls=urls.runtime(), rights=lease_rights())
             await _quicken_logins(server)
             await _mark_template(server, TEMPLATE)
+    _with_template.add(server.passwords["admin"])
 
 
 async def _quicken_logins(server: Server) -> None:
