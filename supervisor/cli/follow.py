@@ -85,6 +85,7 @@ async def follow_log(run_id: int, tell: Tell, say: Say, store: Store) -> dict[st
         while True:
             try:
                 row = await _read_progress(current, store)
+                patience.over()
                 async with aclosing(read_log(store, artifacts, current, after=told)) as lines:
                     async for line in lines:
                         tell(current, asdict(line))
@@ -92,7 +93,6 @@ async def follow_log(run_id: int, tell: Tell, say: Say, store: Store) -> dict[st
             except (DatabaseUnreachable, OutcomeUnknown) as error:
                 await patience.wait(error)
                 continue
-            patience.over()
             if row["state"] in TERMINAL and row["next_attempt_id"] is not None:
                 say(
                     f"run {current} ended as {row['state']}; run {row['next_attempt_id']} is the next attempt"

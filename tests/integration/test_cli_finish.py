@@ -201,6 +201,29 @@ async def test_follow_reads_what_came_with_the_end(
     await store.close()
 
 
+async def test_follow_waits_for_a_database_that_answered_once(
+    scene: Scene, database: Urls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also when it is lost before the first look at the log has come to its end."""
+    monkeypatch.chdir(tmp_path)
+    run = await scene.run_to("RUNNING", "backup")
+
+    async def lost() -> None:
+        await scene.finish(run)
+        raise DatabaseUnreachable(what="gone")
+
+    store = Overtaken(database.control)
+    store.then = lost
+    said: list[str] = []
+    ended = await asyncio.wait_for(follow_log(run, lambda *_: None, said.append, store), patient(20))
+    assert ended["state"] == "SUCCEEDED"
+    assert [text.partition(":")[0] for text in said] == [
+        "the database does not answer",
+        "the database answers again",
+    ]
+    await store.close()
+
+
 async def test_follow_begins_with_what_was_archived(scene: Scene, follow: Any, database: Urls) -> None:
     run = await scene.run_to("RUNNING", "backup")
     await write(scene, run, 0, "old\n", "older\n")
