@@ -62,6 +62,7 @@ async def grown(scene: Scene) -> asyncpg.Connection:
     return scene.connection
 
 
+@pytest.mark.fresh_database
 async def test_no_page_reads_the_history_from_end_to_end(grown: asyncpg.Connection) -> None:
     plans = {}
     for name, arguments in CALLS.items():

@@ -152,6 +152,7 @@ async def test_ended_runs_are_counted_over_a_day(store: Store, scene: Scene) -> 
     assert (await read_status(store))["runs"]["SUCCEEDED"] == 1
 
 
+@pytest.mark.fresh_database
 @pytest.mark.parametrize(
     "query", ["count_live_runs", "count_ended_runs", "list_confirming", "list_orphaned", "list_replicas"]
 )

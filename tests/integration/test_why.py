@@ -358,6 +358,7 @@ async def test_ended_with_what_outcome(led: Stage, state: str) -> None:
     assert (f"tenure run retry {run}" in found.next) == (state != "SUCCEEDED")
 
 
+@pytest.mark.fresh_database
 async def test_the_audit_is_searched_only_for_what_is_disabled_or_cancelled(led: Stage) -> None:
     """A long audit costs nothing where it has nothing to say."""
     run = await led.enqueue()

@@ -13,6 +13,8 @@ import pytest
 from tests.integration.sql.world import STOP_BOUND, Hand, Held, World
 from tests.support.place import connected
 
+pytestmark = pytest.mark.fresh_database  # plans depend on how rows are stored
+
 ENDED, ENTRIES = 20_000, 600
 
 INDEXES = {
