@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import hypothesis
@@ -14,7 +14,7 @@ from supervisor.embedded import Urls
 from tests.support import databases, garbage
 from tests.support.lending import Lender, Shared
 from tests.support.server import Server, claim_root, release_root, shared_server
-from tests.support.slowness import ROOT, start_measuring
+from tests.support.slowness import ROOT, machine, start_measuring
 
 # An example that is slow on a busy machine is not wrong.
 hypothesis.settings.register_profile("suite", deadline=None)
@@ -46,6 +46,14 @@ def pytest_collection_finish() -> None:
 
 def pytest_runtest_logfinish() -> None:
     garbage.test_ended()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        report.sections.append(("machine", machine()))
+    return report
 
 
 @pytest.fixture(scope="session")

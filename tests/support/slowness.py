@@ -64,6 +64,11 @@ def stretch() -> float:
     return max(1.0, ceil(4 * slowness() / USUAL) / 4)
 
 
+def machine() -> str:
+    """Return what a failure says about the machine."""
+    return f"slowness {slowness():.1f}, load {Path('/proc/loadavg').read_text().split()[0]}"
+
+
 class Allowance:
     """A number of seconds of a quiet machine; a slow one uses them up more slowly."""
 
@@ -85,9 +90,8 @@ class Allowance:
         return self._left <= 0
 
     def __str__(self) -> str:
-        load = Path("/proc/loadavg").read_text().split()[0]
-        here = f"{self._clock() - self._began:.1f} s here, slowness {self._slowness():.1f}, load {load}"
-        return f"{self._seconds:g} s of a quiet machine ({here})"
+        waited = self._clock() - self._began
+        return f"{self._seconds:g} s of a quiet machine ({waited:.1f} s here, {machine()})"
 
 
 def start_measuring(root: Path) -> "subprocess.Popen[bytes]":
