@@ -27,7 +27,7 @@ from tests.integration.capture.pictures import DAY as LINES
 from tests.integration.capture.pictures import picture
 from tests.integration.capture.world import DAY
 from tests.integration.capture.world import World as CaptureWorld
-from tests.integration.dedup.api_scene import FakeReplica
+from tests.support.fake_replica import FakeReplica
 from tests.integration.media.world import World as MediaWorld
 from tests.integration.media.world import blob
 from tests.integration.scm.ledger import Ledger, commit, instant, opened, revision

@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse
 from supervisor.api.doorway import Doorway
 from supervisor.config import Settings
 from supervisor.store import Store
-from tests.integration.dedup.api_scene import FakeReplica
+from tests.support.fake_replica import FakeReplica
 
 HEADERS = ("x-content-type-options", "x-frame-options", "content-security-policy", "cache-control")
 

@@ -13,7 +13,7 @@ from supervisor.api import create_app
 from supervisor.config import Settings
 from supervisor.store import Store
 from tests.integration.capture.world import World
-from tests.integration.dedup.api_scene import FakeReplica
+from tests.support.fake_replica import FakeReplica
 
 
 @dataclass

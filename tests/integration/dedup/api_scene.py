@@ -1,4 +1,9 @@
-"""A replica's API over a database of the test's own, and hands to fill it. Not a test."""
+"""A replica's API and hands to fill its database. Not a test.
+
+The tests of a module share an app, a database and a directory, which are emptied for each: `module_scene`
+and one of the two fixtures behind it. The app remembers nothing of a test but that nobody has a token, and
+no test of this domain makes one.
+"""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -8,15 +13,18 @@ from typing import Any
 
 import asyncpg
 import httpx
+import pytest
+import pytest_asyncio
 
 from actors.dedup.api import routes
 from supervisor.api import create_app
 from supervisor.config import Settings
 from supervisor.domain import Domain
 from supervisor.embedded import Urls
-from supervisor.metrics import Metrics
-from supervisor.status import StatusCache
 from supervisor.store import Store
+from tests.support.fake_replica import FakeReplica
+from tests.support.lending import Shared
+from tests.support.module_place import empty, module_place
 
 DIGEST = bytes(range(32))
 ADD_FILES = """INSERT INTO dedup.library_files (library_id, relative_path, size_bytes, mtime_ns, needs_hash,
@@ -25,18 +33,6 @@ ADD_FILES = """INSERT INTO dedup.library_files (library_id, relative_path, size_
                  FROM dedup.library_roots l,
                       unnest($2::text[], $3::bigint[], $5::bytea[]) AS x (path, size, digest)
                 WHERE l.name = $1 RETURNING id"""
-
-
-@dataclass
-class FakeReplica:
-    store: Store
-    settings: Settings
-    worker_id: str = "w1"
-    draining: bool = False
-    metrics: Metrics = field(default_factory=Metrics)
-
-    async def status(self) -> dict[str, Any]:
-        return await StatusCache(self.store).status()
 
 
 @dataclass
@@ -53,6 +49,11 @@ class Scene:
     libraries: Path
     thumbs: Path
     app: Any
+
+    def empty(self) -> None:
+        """Remove all files, also those beside the libraries."""
+        empty(self.libraries.parent)
+        self.libraries.mkdir()
 
     async def get(self, path: str, **query: Any) -> httpx.Response:
         return await self.http.get(f"/api/v1{path}", params={k: v for k, v in query.items() if v is not None})
@@ -117,6 +118,28 @@ async def scene_of(urls: Urls, place: Path, *, lending: bool = True, **settings:
         await admin.close()
         await store.close()
         await work.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def module_scene(
+    module_database: Shared, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Scene]:
+    with module_place(tmp_path_factory) as place:
+        async with scene_of(module_database.urls, place) as made:
+            yield made
+
+
+@pytest.fixture
+def empty_scene(module_scene: Scene, emptied_database: Urls) -> Scene:
+    module_scene.empty()
+    return module_scene
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def library_scene(module_scene: Scene, emptied_database: Urls) -> Scene:
+    module_scene.empty()
+    await module_scene.library()
+    return module_scene
 
 
 def is_problem(answer: httpx.Response, status: int, code: str) -> bool:

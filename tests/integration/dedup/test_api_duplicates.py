@@ -2,7 +2,6 @@
 
 import base64
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,13 @@ import pytest
 
 from schemas import queries
 from supervisor.embedded import Urls
-from tests.integration.dedup.api_scene import DIGEST, Scene, is_problem, scene_of
+from tests.integration.dedup import api_scene
+from tests.integration.dedup.api_scene import DIGEST, Scene, is_problem
 from tests.support.command_line import command_line
+from tests.support.place import connected
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+module_scene, scene = api_scene.module_scene, api_scene.library_scene
 
 GROUPS = "/duplicates/groups"
 KEY = f"blake3:{DIGEST.hex()}"
@@ -20,14 +24,6 @@ MANY = """INSERT INTO dedup.library_files (library_id, relative_path, size_bytes
           SELECT l.id, format('d%s/%s.jpg', n % 100, n), 1000 + n % $1, 1, false, 'blake3',
                  sha256(convert_to((n % $1)::text, 'UTF8')), 1000 + n % $1, 1
             FROM dedup.library_roots l, generate_series(1, $2::integer) AS n WHERE l.name = 'photos'"""
-
-
-@pytest.fixture
-async def scene(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    monkeypatch.chdir(tmp_path)
-    async with scene_of(database, tmp_path) as made:
-        await made.library()
-        yield made
 
 
 def digest(number: int) -> bytes:
@@ -192,11 +188,11 @@ async def test_groups_of_a_library_are_those_within_it(scene: Scene) -> None:
 
 @pytest.mark.parametrize("library", [None, "photos", "music"])
 async def test_the_command_line_tells_the_same_groups(
-    scene: Scene, database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str | None
+    scene: Scene, emptied_database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str | None
 ) -> None:
     """R000-65, R000-71: of a library and of all, with the same figures in the same order."""
     await fill_two_libraries(scene)
-    cli = command_line(database, monkeypatch, tmp_path)
+    cli = command_line(emptied_database, monkeypatch, tmp_path)
     only = () if library is None else ("--library", library)
     told = (await cli("duplicates", *only, "--json")).json()["groups"]
     figures = ("group_key", "file_count", "total_size_bytes", "duplicate_waste_bytes")
@@ -271,17 +267,18 @@ async def test_an_unknown_group_is_not_found(scene: Scene) -> None:
         is_problem(await scene.get(f"{GROUPS}/{KEY}/files", **query), 404, "NOT_FOUND")
 
 
-async def test_groups_are_listed_from_their_index(scene: Scene) -> None:
+async def test_groups_are_listed_from_their_index(database: Urls) -> None:
     """R000-65, R000-79: the listing reads `ix_library_files_dedup_group`, and of the table nothing."""
-    await scene.admin.execute(MANY, 4000, 12000)
-    await scene.admin.execute("VACUUM ANALYZE dedup.library_files")
-    await scene.admin.execute("SET plan_cache_mode = force_generic_plan")
-    for query, args in (
-        ("list_duplicate_groups", "NULL, NULL, NULL, NULL, 101"),
-        ("list_group_files", f"'blake3', '\\x{DIGEST.hex()}', 0, 101"),
-    ):
-        await scene.admin.execute(f"PREPARE {query} AS {queries()[query].sql}")
-        plan = await scene.admin.fetch(f"EXPLAIN EXECUTE {query}({args})")
-        text = "\n".join(line[0] for line in plan)
-        assert "ix_library_files_dedup_group" in text, text
-        assert "Seq Scan on library_files" not in text, text
+    async with connected(database.admin, plan_cache_mode="force_generic_plan") as admin:
+        await admin.execute("SELECT dedup.add_library('test', 'photos', 'photos')")
+        await admin.execute(MANY, 4000, 12000)
+        await admin.execute("VACUUM ANALYZE dedup.library_files")
+        for query, args in (
+            ("list_duplicate_groups", "NULL, NULL, NULL, NULL, 101"),
+            ("list_group_files", f"'blake3', '\\x{DIGEST.hex()}', 0, 101"),
+        ):
+            await admin.execute(f"PREPARE {query} AS {queries()[query].sql}")
+            plan = await admin.fetch(f"EXPLAIN EXECUTE {query}({args})")
+            text = "\n".join(line[0] for line in plan)
+            assert "ix_library_files_dedup_group" in text, text
+            assert "Seq Scan on library_files" not in text, text

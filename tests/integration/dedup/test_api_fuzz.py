@@ -2,19 +2,22 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import httpx
 import pytest
+import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from supervisor.embedded import Urls
-from tests.integration.dedup.api_scene import DIGEST, Scene, scene_of
+from tests.integration.dedup import api_scene
+from tests.integration.dedup.api_scene import DIGEST, Scene
 from tests.support.slowness import patient
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+module_scene, library_scene = api_scene.module_scene, api_scene.library_scene
 
 KEY = f"blake3:{DIGEST.hex()}"
 NOUNS = ("jobs", "duplicates", "thumbs", "maintenance", "libraries", "scan-sessions")
@@ -69,14 +72,11 @@ NASTY_BODIES = [
 RAW = st.sampled_from(NASTY_BODIES) | st.binary(max_size=30)
 
 
-@pytest.fixture
-async def scene(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    monkeypatch.chdir(tmp_path)
-    async with scene_of(database, tmp_path) as made:
-        await made.library()
-        await made.files("photos", ["a.jpg", "b.jpg", "c.txt"])
-        (made.libraries / "photos").mkdir()
-        yield made
+@pytest_asyncio.fixture(loop_scope="module")
+async def scene(library_scene: Scene) -> Scene:
+    await library_scene.files("photos", ["a.jpg", "b.jpg", "c.txt"])
+    (library_scene.libraries / "photos").mkdir()
+    return library_scene
 
 
 def operations(

@@ -1,15 +1,16 @@
 """Jobs over HTTP: one scan or hash at a time, pages without gap or repeat, and refusals that say why."""
 
 import uuid
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from supervisor.embedded import Urls
-from tests.integration.dedup.api_scene import DIGEST, Scene, is_problem, scene_of
+from tests.integration.dedup import api_scene
+from tests.integration.dedup.api_scene import DIGEST, Scene, is_problem
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+module_scene, scene = api_scene.module_scene, api_scene.library_scene
 
 SCAN = {"kind": "scan", "library": "photos"}
 KEY = f"blake3:{DIGEST.hex()}"
@@ -18,14 +19,6 @@ KEY = f"blake3:{DIGEST.hex()}"
 def ended_at(moment: str) -> str:
     return f"""INSERT INTO dedup.jobs (kind, status, created_at)
                SELECT 'hash', 'completed', {moment} FROM generate_series(1, $1::integer) RETURNING id::text"""
-
-
-@pytest.fixture
-async def scene(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    monkeypatch.chdir(tmp_path)
-    async with scene_of(database, tmp_path) as made:
-        await made.library()
-        yield made
 
 
 async def make(scene: Scene, body: dict[str, Any]) -> dict[str, Any]:

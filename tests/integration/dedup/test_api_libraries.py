@@ -2,21 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from supervisor.embedded import Urls
+from tests.integration.dedup import api_scene
 from tests.integration.dedup.api_scene import Scene, is_problem, scene_of
 
-
-@pytest.fixture
-async def scene(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    monkeypatch.chdir(tmp_path)
-    async with scene_of(database, tmp_path) as made:
-        yield made
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+module_scene, scene = api_scene.module_scene, api_scene.empty_scene
 
 
 async def session(scene: Scene, library: str, *paths: str) -> int:
@@ -138,12 +134,12 @@ async def test_a_name_that_is_none_is_refused(scene: Scene, name: Any) -> None:
 
 @pytest.mark.parametrize("directory", [None, "nowhere"])
 async def test_without_a_directory_for_libraries_it_is_said_what_to_set(
-    database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directory: str | None
+    emptied_database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directory: str | None
 ) -> None:
     """R000-99: a replica that has no place for libraries takes none."""
     monkeypatch.chdir(tmp_path)
     place = None if directory is None else tmp_path / directory
-    async with scene_of(database, tmp_path, libraries_dir=place) as scene:
+    async with scene_of(emptied_database, tmp_path, libraries_dir=place) as scene:
         answer = await scene.post("/libraries", {"name": "photos", "path": "photos"})
     is_problem(answer, 409, "LIBRARIES_DIR_UNSET")
     assert "TENURE_LIBRARIES_DIR" in answer.json()["detail"]

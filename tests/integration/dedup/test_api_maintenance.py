@@ -1,23 +1,17 @@
 """Checkpoints over HTTP: asked for, not more often than the interval, and never truncating unless allowed."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from supervisor.embedded import Urls
-from tests.integration.dedup.api_scene import Scene, is_problem, scene_of
+from tests.integration.dedup import api_scene
+from tests.integration.dedup.api_scene import Scene, is_problem
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+module_scene, scene = api_scene.module_scene, api_scene.empty_scene
 
 CHECKPOINT = "/maintenance/wal/checkpoint"
-
-
-@pytest.fixture
-async def scene(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    monkeypatch.chdir(tmp_path)
-    async with scene_of(database, tmp_path) as made:
-        yield made
 
 
 async def test_a_checkpoint_is_queued_with_its_time(scene: Scene) -> None:

@@ -2,7 +2,6 @@
 
 import os
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +9,17 @@ import anyio
 import pytest
 
 from supervisor.embedded import Urls
-from tests.integration.dedup.api_scene import DIGEST, Scene, is_problem, scene_of
+from tests.integration.dedup import api_scene
+from tests.integration.dedup.api_scene import DIGEST, Scene, is_problem
 from tests.support.eventually import eventually
 from tests.support.place import connected
 from tests.support.slowness import patient
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+module_scene, scene = api_scene.module_scene, api_scene.library_scene
+
 PICTURE = b"the bytes of a small picture"
 KEY = f"blake3:{DIGEST.hex()}"
-
-
-@pytest.fixture
-async def scene(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    monkeypatch.chdir(tmp_path)
-    async with scene_of(database, tmp_path) as made:
-        await made.library()
-        yield made
 
 
 async def asked(scene: Scene, **more: Any) -> dict[str, Any]:
@@ -101,7 +96,7 @@ async def test_the_capacity_holds_however_many_ask_at_once(scene: Scene) -> None
     assert (await scene.get("/thumbs/metrics")).json()["queue_depth"] == 10
 
 
-async def test_a_request_waits_for_the_one_before_it(scene: Scene, database: Urls) -> None:
+async def test_a_request_waits_for_the_one_before_it(scene: Scene, emptied_database: Urls) -> None:
     """R000-27: who counts before the other has committed would take the same last place."""
     await scene.setting("dedup_thumbnail_capacity", "1")
     first, second = await scene.files("photos", ["a.jpg", "b.jpg"])
@@ -115,7 +110,11 @@ async def test_a_request_waits_for_the_one_before_it(scene: Scene, database: Url
                       WHERE d.datname = current_database() AND l.locktype = 'advisory' AND NOT l.granted"""
         return bool(answers or await scene.admin.fetchval(waiting))
 
-    async with connected(database.admin) as other, anyio.create_task_group() as tasks, other.transaction():
+    async with (
+        connected(emptied_database.admin) as other,
+        anyio.create_task_group() as tasks,
+        other.transaction(),
+    ):
         await other.execute("SELECT dedup.request_thumbnail($1, 'webp', 256)", first)
         tasks.start_soon(ask)
         await eventually(is_waiting_or_answered)
@@ -257,12 +256,13 @@ async def test_no_link_and_no_pipe_is_served(scene: Scene, tmp_path: Path, what:
 
 
 @pytest.mark.parametrize("relpath", ["../../outside", "/etc/passwd", "a/../../outside", "", "."])
-async def test_a_row_that_points_outside_is_not_followed(scene: Scene, tmp_path: Path, relpath: str) -> None:
+async def test_a_row_that_points_outside_is_not_followed(scene: Scene, relpath: str) -> None:
     """R000-101: also of what the database says only what lies beneath is opened."""
     key, _ = await ready(scene)
-    (tmp_path / "outside").write_bytes(PICTURE)
-    await scene.admin.execute("ALTER TABLE dedup.thumbnails DISABLE TRIGGER guard")
-    await scene.admin.execute("UPDATE dedup.thumbnails SET output_relpath = $1", relpath)
+    (scene.thumbs.parent.parent / "outside").write_bytes(PICTURE)
+    async with scene.admin.transaction():
+        await scene.admin.execute("SET LOCAL session_replication_role = replica")  # the guard is not asked
+        await scene.admin.execute("UPDATE dedup.thumbnails SET output_relpath = $1", relpath)
     answer = await scene.get(f"/thumbs/{key}/content")
     assert answer.status_code == 404, answer.text
     assert PICTURE not in answer.content

@@ -1,33 +1,29 @@
 """The worker's part over HTTP: the lease contract's own statements, for owners only."""
 
 import uuid
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import asyncpg
 import pytest
+import pytest_asyncio
 
 from actors.dedup.api.worker import SCAN_HASH
 from supervisor.embedded import Urls
 from supervisor.lease_sql import render
 from supervisor.store import Store
+from tests.integration.dedup import api_scene
 from tests.integration.dedup.api_scene import Scene, is_problem, scene_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+module_scene, scene = api_scene.module_scene, api_scene.library_scene
 
 CLAIM = "/jobs/scan-hash/claim"
 LEASE = ("worker_id", "worker_heartbeat_at", "lease_expires_at")
 
 
-@pytest.fixture
-async def scene(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    monkeypatch.chdir(tmp_path)
-    async with scene_of(database, tmp_path) as made:
-        await made.library()
-        yield made
-
-
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def job(scene: Scene) -> str:
     made: str = (await scene.post("/jobs", {"kind": "scan", "library": "photos"})).json()["id"]
     return made
@@ -201,24 +197,26 @@ async def test_an_unknown_job_is_not_found(scene: Scene) -> None:
 
 
 async def test_a_replica_that_does_not_lend_its_rights_has_no_such_routes(
-    database: Urls, tmp_path: Path
+    emptied_database: Urls, tmp_path: Path
 ) -> None:
-    async with scene_of(database, tmp_path, lending=False) as scene:
+    async with scene_of(emptied_database, tmp_path, lending=False) as scene:
         assert (await scene.post(CLAIM, {"worker_id": "w1"})).status_code == 404
         paths = (await scene.get("/openapi.json")).json()["paths"]
     assert "/api/v1/jobs" in paths
     assert f"/api/v1{CLAIM}" not in paths
 
 
-async def test_the_rights_of_the_api_do_not_suffice_for_work(scene: Scene, job: str, database: Urls) -> None:
+async def test_the_rights_of_the_api_do_not_suffice_for_work(
+    scene: Scene, job: str, emptied_database: Urls
+) -> None:
     """R000-105: who asks does not work. The role of the requests cannot claim, nor touch what was found."""
-    store = Store(database.control, name="test")
+    store = Store(emptied_database.control, name="test")
     try:
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await store.rows(render(SCAN_HASH).claim, "w1", 1, "dedup")
     finally:
         await store.close()
-    control = await asyncpg.connect(database.control)
+    control = await asyncpg.connect(emptied_database.control)
     try:
         for statement in (
             "UPDATE dedup.library_files SET content_hash = NULL",

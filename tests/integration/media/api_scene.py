@@ -13,8 +13,8 @@ from actors.media import DOMAIN
 from supervisor.api import create_app
 from supervisor.config import Settings
 from supervisor.store import Store
-from tests.integration.dedup.api_scene import FakeReplica
 from tests.integration.media.world import World
+from tests.support.fake_replica import FakeReplica
 
 
 @dataclass

@@ -14,8 +14,9 @@ from supervisor.api import create_app
 from supervisor.artifacts.local import LocalArtifacts
 from supervisor.config import Settings
 from supervisor.store import Store
-from tests.integration.dedup.api_scene import FakeReplica, is_problem
+from tests.integration.dedup.api_scene import is_problem
 from tests.integration.scm.ledger import Ledger, revision
+from tests.support.fake_replica import FakeReplica
 
 # larger than what is held in memory, and of whole pieces: what follows it would come in one of its own
 LARGE = (b"Index: a\n" + b"+\xff\x1b[31mred\n" * 300_000)[: 2 << 20]
