@@ -1,4 +1,4 @@
-"""A replica's API over a database and an artifact store of the test's own. Not a test."""
+"""A replica's API over a database and an artifact store. Not a test."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -44,10 +44,3 @@ async def scene_of(world: World, place: Path) -> AsyncIterator[Scene]:
             yield Scene(http, world, place / ".tenure" / "artifacts")
     finally:
         await store.close()
-
-
-def is_problem(answer: httpx.Response, status: int, code: str) -> bool:
-    """A refusal in the form that all of them have."""
-    facts = (answer.status_code, answer.headers["content-type"], answer.json().get("code"))
-    assert facts == (status, "application/problem+json", code), answer.text
-    return True

@@ -5,8 +5,11 @@ from uuid import uuid4
 import pytest
 
 from tests.integration.capture.pictures import DAY, picture
-from tests.integration.capture.scene import Scene, is_problem
+from tests.integration.capture.scene import Scene
 from tests.integration.capture.world import DAY as DATE
+from tests.integration.dedup.api_scene import is_problem
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FIRST, SECOND = (
     '{"entries": [{"start": "08:00", "end": "12:00", "title": "Pottery", "location": null}]}',

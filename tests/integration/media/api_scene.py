@@ -1,4 +1,8 @@
-"""A replica's API over a database and an artifact store of the test's own. Not a test."""
+"""A replica's API over a database and an artifact store. Not a test.
+
+A module whose tests use the API much shares `module_scene` among them, and takes `shared_scene` as its scene:
+database and artifacts are emptied for each test, and the app remembers nothing of them.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,13 +12,18 @@ from typing import Any
 from uuid import UUID
 
 import httpx
+import pytest
+import pytest_asyncio
 
 from actors.media import DOMAIN
 from supervisor.api import create_app
 from supervisor.config import Settings
+from supervisor.embedded import Urls
 from supervisor.store import Store
 from tests.integration.media.world import World
 from tests.support.fake_replica import FakeReplica
+from tests.support.lending import Shared
+from tests.support.module_place import empty, module_place
 
 
 @dataclass
@@ -68,8 +77,19 @@ async def scene_of(world: World, place: Path, **settings: Any) -> AsyncIterator[
         await store.close()
 
 
-def is_problem(answer: httpx.Response, status: int, code: str) -> bool:
-    """A refusal in the form that all of them have."""
-    facts = (answer.status_code, answer.headers["content-type"], answer.json().get("code"))
-    assert facts == (status, "application/problem+json", code), answer.text
-    return True
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def module_scene(
+    module_database: Shared, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Scene]:
+    world = await World.open(module_database.urls)
+    with module_place(tmp_path_factory) as place:
+        async with scene_of(world, place) as made:
+            yield made
+    await world.close()
+
+
+@pytest.fixture
+def shared_scene(module_scene: Scene, emptied_database: Urls) -> Scene:
+    if module_scene.shelf.exists():
+        empty(module_scene.shelf)
+    return module_scene

@@ -8,8 +8,13 @@ import pytest
 from blake3 import blake3
 
 from actors.media.api import form
-from tests.integration.media.api_scene import Scene, is_problem
+from tests.integration.dedup.api_scene import is_problem
+from tests.integration.media import api_scene
+from tests.integration.media.api_scene import Scene
 from tests.support.pictures import encoded, quadrants
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+module_scene, scene = api_scene.module_scene, api_scene.shared_scene
 
 PNG = encoded("png")
 OTHER = encoded("png", quadrants(64, 32))
@@ -203,7 +208,10 @@ async def test_a_write_that_failed_is_ours(scene: Scene) -> None:
         "$$ BEGIN RAISE EXCEPTION 'no'; END $$; CREATE TRIGGER fail BEFORE INSERT ON public.media_refs "
         "FOR EACH ROW EXECUTE FUNCTION public.fail()"
     )
-    answer = await scene.upload(PNG, **NAMED)
+    try:
+        answer = await scene.upload(PNG, **NAMED)
+    finally:
+        await scene.world.admin.execute("DROP FUNCTION public.fail() CASCADE")
     assert is_problem(answer, 500, "WRITE_FAILED")
     assert (await scene.story(answer.json()["request_id"]))["result"] == "FAILED"
     assert scene.artifacts() == []

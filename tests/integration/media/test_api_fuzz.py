@@ -3,12 +3,17 @@
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import pytest
 from blake3 import blake3
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.integration.dedup.test_api_fuzz import NASTY_BODIES, TEXTS, bodies, check, fields, operations
+from tests.integration.media import api_scene
 from tests.integration.media.api_scene import Scene
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+module_scene, scene = api_scene.module_scene, api_scene.shared_scene
 
 KNOWN = ["w1", "post:7", "cover", "1", "-1", "attach", blake3(b"x").hexdigest()]
 VALUES = TEXTS | st.sampled_from(KNOWN)
