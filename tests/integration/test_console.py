@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 
 import schemas
 from supervisor import console, why
@@ -21,8 +22,13 @@ from supervisor.console.waiting import SHORT
 from supervisor.embedded import Urls
 from supervisor.store import Store
 from supervisor.why import Reason, Why
-from tests.integration.api.conftest import FakeReplica
+from tests.support.fake_replica import FakeReplica
+from tests.support.kept_figures import forget_figures
+from tests.support.lending import Shared
+from tests.support.module_place import module_place
 from tests.support.scene import Scene
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 D = timedelta(seconds=30)
 
@@ -57,21 +63,29 @@ class Site:
         )
 
 
-@pytest.fixture
-async def site(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
-    monkeypatch.chdir(tmp_path)  # no settings from outside
-    store = Store(database.control, name="test", size=4)
-    app = create_app(FakeReplica(store, Settings()))
-    scene = await Scene.open(database)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def module_site(
+    module_database: Shared, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Site]:
+    with module_place(tmp_path_factory):
+        store = Store(module_database.urls.control, name="test", size=4)
+        app = create_app(FakeReplica(store, Settings()))
+        scene = await Scene.open(module_database.urls)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http:
+            yield Site(http, scene)
+        await scene.close()
+        await store.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def site(module_site: Site, emptied_database: Urls, monkeypatch: pytest.MonkeyPatch) -> Site:
+    forget_figures(monkeypatch)
+    module_site.http.cookies.clear()
+    scene = Scene(module_site.scene.connection)
     await scene.job()
     await scene.lead("w1")
     await scene.beat("w1")
-    try:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http:
-            yield Site(http, scene)
-    finally:
-        await scene.close()
-        await store.close()
+    return replace(module_site, scene=scene)
 
 
 def moments(html: str) -> list[datetime]:
@@ -244,7 +258,7 @@ async def test_after_a_retry_one_gets_to_the_new_run(site: Site) -> None:
     assert f'<a href="/runs/{following}">run {following}</a>' in row[0]
 
 
-def test_what_failed_and_what_timed_out_differ_in_colour() -> None:
+async def test_what_failed_and_what_timed_out_differ_in_colour() -> None:
     css = (Path(console.__file__).parent / "static/console.css").read_text()
     found = dict(re.findall(r"(?m)^(\.k-[\w, .-]+) \{ --k: var\((--\w+)\)", css))
     colours = {name.strip(): colour for names, colour in found.items() for name in names.split(",")}
@@ -441,7 +455,7 @@ async def test_a_list_says_of_each_run_that_waits_why(site: Site, monkeypatch: p
     assert "data-reason" not in await site.html("/runs?state=RUNNING"), "what runs needs no excuse"
 
 
-def test_every_reason_to_wait_has_a_short_form() -> None:
+async def test_every_reason_to_wait_has_a_short_form() -> None:
     codes = set(re.findall(r'Reason\(\s*"([A-Z_]+)"', Path(why.__file__).read_text()))
     assert codes - SHORT.keys() == {"ENDED", "NEXT_ATTEMPT_OWED", "RUNNING", "CANCELLING", "CONFIRMING"}
     assert SHORT.keys() <= codes

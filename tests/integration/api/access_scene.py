@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import asyncpg
@@ -17,25 +17,13 @@ from supervisor.api.principal import Principal, Role, needs, principal_of
 from supervisor.api.tokens import new_secret, shown
 from supervisor.config import Settings
 from supervisor.embedded import Urls
-from supervisor.metrics import Metrics
 from supervisor.store import Store
 from tests.support.fake_clock import FakeClock
+from tests.support.fake_replica import FakeReplica
 
 HOST = "replica.example:8080"
 SHARED_TOKEN = "the token of the environment"
 CHANGING = ("POST", "PUT", "PATCH", "DELETE")
-
-
-@dataclass
-class FakeReplica:
-    store: Store
-    settings: Settings
-    worker_id: str = "w1"
-    draining: bool = False
-    metrics: Metrics = field(default_factory=Metrics)
-
-    async def status(self) -> dict[str, Any]:
-        return {}
 
 
 def replica_app(replica: FakeReplica, clock: FakeClock) -> FastAPI:

@@ -1,37 +1,30 @@
-"""A replica's API over a database of the test's own, and a scene to fill it."""
+"""A replica's API and a scene to fill its database: `api` is the test's own, `shared_api` the module's.
+
+A test that makes a token, lets the replica drain or follows a stream needs its own: the app remembers that.
+"""
 
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx
 import pytest
+import pytest_asyncio
 from fastapi import FastAPI
 
 from supervisor.api import create_app, serve
 from supervisor.config import Settings
 from supervisor.embedded import Urls
-from supervisor.metrics import Metrics
-from supervisor.status import StatusCache
 from supervisor.store import Store
+from tests.support.fake_replica import FakeReplica
+from tests.support.lending import Shared
+from tests.support.module_place import empty, module_place
 from tests.support.scene import Scene
 from tests.support.slowness import patient
-
-
-@dataclass
-class FakeReplica:
-    store: Store
-    settings: Settings
-    worker_id: str = "w1"
-    draining: bool = False
-    metrics: Metrics = field(default_factory=Metrics)
-
-    async def status(self) -> dict[str, Any]:
-        return await StatusCache(self.store).status()
 
 
 @dataclass
@@ -105,6 +98,19 @@ async def api(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     async with api_of(database, tmp_path) as made:
         yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def module_api(module_database: Shared, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
+    with module_place(tmp_path_factory) as place:
+        async with api_of(module_database.urls, place) as made:
+            yield made
+
+
+@pytest.fixture
+def shared_api(module_api: Api, emptied_database: Urls) -> Api:
+    empty(module_api.replica.settings.state_dir)
+    return replace(module_api, scene=Scene(module_api.scene.connection))
 
 
 @asynccontextmanager

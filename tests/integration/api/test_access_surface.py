@@ -19,7 +19,8 @@ from supervisor.api.gate import BODY_BYTES
 from supervisor.config import Settings
 from supervisor.console.assets import Assets
 from supervisor.embedded import Urls
-from tests.integration.api.access_scene import HOST, FakeReplica, Scene, bearer, raw, scene_of
+from tests.integration.api.access_scene import HOST, Scene, bearer, raw, scene_of
+from tests.support.fake_replica import FakeReplica
 from tests.support.slowness import patient
 
 OPEN = {"/healthz", "/readyz", "/metrics", "/login", "/static/{digest}/{name}"}

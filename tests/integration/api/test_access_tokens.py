@@ -19,7 +19,6 @@ from supervisor.store import Store
 from tests.integration.api.access_scene import (
     CHANGING,
     SHARED_TOKEN,
-    FakeReplica,
     Scene,
     bearer,
     replica_app,
@@ -27,6 +26,7 @@ from tests.integration.api.access_scene import (
 )
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
+from tests.support.fake_replica import FakeReplica
 from tests.support.replica import free_port
 from tests.support.slowness import patient
 

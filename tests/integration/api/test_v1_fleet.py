@@ -2,8 +2,17 @@
 
 from typing import Any
 
+import pytest
+
 from tests.integration.api.conftest import Api
 from tests.support.scene import secret_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture
+def api(shared_api: Api) -> Api:
+    return shared_api
 
 
 def nested(levels: int) -> dict[str, Any]:

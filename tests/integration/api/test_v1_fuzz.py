@@ -5,6 +5,7 @@ drains, so that streams end by themselves. The database is thrown away: the requ
 """
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from supervisor.api import create_app, serve
 from supervisor.config import Settings
 from supervisor.embedded import Urls
 from supervisor.store import Store
-from tests.integration.api.conftest import FakeReplica
+from tests.support.fake_replica import FakeReplica
 from tests.support.scene import Scene
 from tests.support.slowness import patient
 
@@ -119,43 +120,47 @@ def modes(operation: Any) -> list[GenerationMode]:
     return list(GenerationMode) if can_be_wrong else [GenerationMode.POSITIVE]
 
 
-def ask_all(address: str, *, ours: bool) -> int:
-    """Ask each route some of what fits its description and some of what does not; how many there were."""
+def ask_all(address: str) -> Counter[bool]:
+    """Ask all routes, and count those of the kernel (True) and of the domains."""
     document = requests.get(f"{address}/api/v1/openapi.json", timeout=patient(60)).json()
     schema = schemathesis.openapi.from_dict(document)
-    found, faults = 0, []
+    found: Counter[bool] = Counter()
+    faults: list[str] = []
     for result in schema.get_all_operations():
         assert isinstance(result, Ok)
         operation = result.ok()
-        if operation.path.startswith(KERNEL) != ours:
-            continue
-        found += 1
+        ours = operation.path.startswith(KERNEL)
+        found[ours] += 1
         for mode in modes(operation):
-
-            @given(case=operation.as_strategy(generation_mode=mode))
-            @settings(
-                max_examples=EXAMPLES,
-                deadline=None,
-                derandomize=True,
-                database=None,
-                phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            )
-            def ask(case: Any) -> None:
-                answer = case.call(base_url=address, timeout=patient(20))
-                case.validate_response(answer, checks=checks(OURS if ours else FOR_ALL))
-
-            try:
-                ask()
-            except BaseExceptionGroup as group:
-                faults += [str(error) for error in group.exceptions]
+            faults += ask(address, operation, mode, checks(OURS if ours else FOR_ALL))
     assert not faults, "\n\n".join(faults)
     return found
 
 
-def test_the_kernel_answers_or_refuses_as_it_says(address: str) -> None:
-    assert ask_all(address, ours=True) == ROUTES
+def ask(address: str, operation: Any, mode: GenerationMode, expected: list[Any]) -> list[str]:
+    """Ask a route some of what fits its description, or of what does not; return what was wrong."""
+
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def call(case: Any) -> None:
+        case.validate_response(case.call(base_url=address, timeout=patient(20)), checks=expected)
+
+    try:
+        call()
+    except BaseExceptionGroup as group:
+        return [str(error) for error in group.exceptions]
+    return []
 
 
-def test_no_domain_fails_whatever_it_is_asked(address: str) -> None:
-    assert ask_all(address, ours=False) > 30
+def test_the_kernel_answers_as_it_says_and_no_domain_fails(address: str) -> None:
+    """One test for both: they need the same app and the same document."""
+    found = ask_all(address)
+    assert found[True] == ROUTES
+    assert found[False] > 30

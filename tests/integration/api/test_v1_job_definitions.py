@@ -11,7 +11,14 @@ from supervisor.errors import BadInput, NotFound
 from tests.integration.api.conftest import Api
 from tests.integration.api.test_v1_fleet import nested
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 SPEC = {"domain": "command", "payload": {"argv": ["true"]}}
+
+
+@pytest.fixture
+def api(shared_api: Api) -> Api:
+    return shared_api
 
 
 async def put(api: Api, name: str, spec: Any = None, expect: int = 201) -> Any:
@@ -37,12 +44,12 @@ async def test_a_job_is_made_and_then_replaced(api: Api) -> None:
 
 
 async def test_a_job_is_shown_as_the_command_line_shows_it(
-    api: Api, database: Urls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    api: Api, emptied_database: Urls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from tests.support.command_line import command_line
 
     await put(api, "nightly", {**SPEC, "cron": "30 2 * * *", "timezone": "Europe/Berlin"})
-    tenure = command_line(database, monkeypatch, tmp_path)
+    tenure = command_line(emptied_database, monkeypatch, tmp_path)
     assert (
         await api.get("/job-definitions/nightly") == (await tenure("job", "show", "nightly", "--json")).json()
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from supervisor.config import Settings
 from supervisor.embedded import Urls
@@ -12,10 +13,17 @@ from supervisor.jobrun import LIVE, STATES
 from supervisor.why import explain
 from tests.integration.api.conftest import Api
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 BIG = 2**63
 
 
 @pytest.fixture
+def api(shared_api: Api) -> Api:
+    return shared_api
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def led(api: Api) -> Api:
     await api.scene.lead()
     await api.scene.beat()
@@ -56,7 +64,7 @@ async def test_runs_are_found_by_each_filter(led: Api) -> None:
 
 
 async def test_a_run_is_shown_as_the_command_line_shows_it(
-    led: Api, database: Urls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    led: Api, emptied_database: Urls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from tests.support.command_line import command_line
 
@@ -68,7 +76,7 @@ async def test_a_run_is_shown_as_the_command_line_shows_it(
         (run, 1, "FAILED"),
         (second, 2, "PENDING"),
     ]
-    tenure = command_line(database, monkeypatch, tmp_path)
+    tenure = command_line(emptied_database, monkeypatch, tmp_path)
     assert shown == (await tenure("run", "show", str(run), "--json")).json()
 
 
@@ -192,23 +200,23 @@ async def test_a_page_of_a_log_is_bounded_in_bytes(led: Api) -> None:
     ]
 
 
-async def test_a_log_that_left_the_database_is_read_where_it_is(led: Api, tmp_path: Path) -> None:
+async def test_a_log_that_left_the_database_is_read_where_it_is(led: Api) -> None:
     from supervisor.archive import Archive
     from supervisor.artifacts.local import LocalArtifacts
 
     run = await led.scene.run_to("RUNNING")
     await write_log(led, run, ["old\n", "older\n"])
     await led.scene.finish(run)
-    artifacts = LocalArtifacts(tmp_path / "artifacts")
+    place = led.replica.settings.state_dir / "artifacts"
 
     async def call(query: str, *args: Any) -> Any:
         return await led.replica.store.rows(query, led.scene.epoch, *args)
 
     finished_at = await led.scene.value("SELECT finished_at FROM supervisor.job_run WHERE id = $1", run)
-    await Archive(led.replica.store, call, artifacts).move(run, finished_at)
+    await Archive(led.replica.store, call, LocalArtifacts(place)).move(run, finished_at)
     assert await led.scene.value("SELECT count(*) FROM supervisor.job_run_log WHERE run_id = $1", run) == 0
     assert [line["body"] for line in await led.all_of(f"/runs/{run}/logs", limit=1)] == ["old\n", "older\n"]
-    for file in (tmp_path / "artifacts").rglob("*.gz"):
+    for file in place.rglob("*.gz"):
         file.unlink()
     assert "cannot be read here" in await led.refused(409, "GET", f"/runs/{run}/logs")
 
