@@ -6,8 +6,9 @@
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,6 +17,7 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from actors import capture, dedup, media, scm
 from schemas import queries
@@ -27,12 +29,21 @@ from tests.integration.capture.pictures import DAY as LINES
 from tests.integration.capture.pictures import picture
 from tests.integration.capture.world import DAY
 from tests.integration.capture.world import World as CaptureWorld
-from tests.support.fake_replica import FakeReplica
 from tests.integration.media.world import World as MediaWorld
 from tests.integration.media.world import blob
+from tests.integration.scm import granted
+from tests.integration.scm.granted import ledger_of
 from tests.integration.scm.ledger import Ledger, commit, instant, opened, revision
+from tests.support.fake_replica import FakeReplica
+from tests.support.kept_figures import forget_figures
+from tests.support.lending import Shared
+from tests.support.module_place import empty, module_place
 from tests.support.pictures import encoded, quadrants
+from tests.support.place import connected
 from tests.support.shelf import Shelf
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+granted_database, emptied_database = granted.granted_database, granted.emptied_database
 
 DOMAINS = (dedup.DOMAIN, scm.DOMAIN, media.DOMAIN, capture.DOMAIN)
 HOSTILE = "</a><script>alert(1)</script><img src=x onerror=alert(2)>\u202egnp.exe\x1b[31m{{7*7}}"
@@ -49,6 +60,7 @@ class Site:
     place: Path
     http: httpx.AsyncClient
     shelf: Shelf
+    ledger: Callable[[Urls], AbstractAsyncContextManager[Ledger]] = opened
     sessions: list[str] = field(default_factory=list)
 
     async def get(self, path: str, status: int = 200) -> str:
@@ -120,7 +132,7 @@ class Site:
 
     async def fill_scm(self) -> None:
         """A repository with revisions and evidence, one of GitLab, and one whose sync failed."""
-        async with opened(self.urls) as ledger:
+        async with self.ledger(self.urls) as ledger:
             code = await ledger.repo("code")
             patches = [self._stored(f"scm/{code}/svn/r{number}.diff", DIFF) for number in (1, 2)]
             held = await ledger.begun("code")
@@ -258,18 +270,29 @@ def settings_in(place: Path) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-async def site(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
-    monkeypatch.chdir(tmp_path)  # no settings from outside
-    store = Store(database.control, name="test", size=4)
-    app = create_app(FakeReplica(store, Settings(**settings_in(tmp_path))), DOMAINS)
-    shelf = await Shelf.open(database)
-    try:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def module_site(
+    granted_database: Shared, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Site]:
+    urls = granted_database.urls
+    with module_place(tmp_path_factory) as place:
+        store = Store(urls.control, name="test", size=4)
+        app = create_app(FakeReplica(store, Settings(**settings_in(place))), DOMAINS)
+        shelf = await Shelf.open(urls)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http:
-            yield Site(database, tmp_path, http, shelf)
-    finally:
+            yield Site(urls, place, http, shelf, ledger_of)
         await shelf.close()
         await store.close()
+
+
+@pytest.fixture
+def site(module_site: Site, emptied_database: Urls, monkeypatch: pytest.MonkeyPatch) -> Site:
+    forget_figures(monkeypatch)
+    module_site.http.cookies.clear()
+    for place in (module_site.place / "thumbs", module_site.place / ".tenure" / "artifacts"):
+        if place.exists():
+            empty(place)
+    return replace(module_site, sessions=[])
 
 
 async def test_an_empty_page_says_which_command_comes_first(site: Site) -> None:
@@ -592,7 +615,7 @@ async def test_a_page_asks_the_same_however_much_it_shows(
             await site.shelf.file(f"more-{number}-{copy}", bytes([number]) * 32)
     await site.fill_media("post:8")
     await site.fill_capture()
-    async with opened(site.urls) as ledger:
+    async with site.ledger(site.urls) as ledger:
         for number in range(8):
             await ledger.repo(f"more-{number}")
     assert await statements() == before
@@ -620,20 +643,18 @@ INDEXES = {
 }
 
 
-async def test_pages_are_read_in_the_order_of_an_index(site: Site) -> None:
+async def test_pages_are_read_in_the_order_of_an_index(database: Urls) -> None:
     """So a page costs the same however much there is; of groups, each one reads the whole index."""
-    connection = site.shelf.connection
-    for switch in ("seqscan", "bitmapscan", "hashjoin", "mergejoin"):
-        await connection.execute(f"SET enable_{switch} = off")
-    await connection.execute("SET plan_cache_mode = force_generic_plan")
-    for name, indexes in INDEXES.items():
-        sql = queries()[name].sql
-        arguments = ", ".join(["NULL"] * max(int(one) for one in re.findall(r"\$(\d+)", sql)))
-        await connection.execute(f"PREPARE {name} AS {sql}")
-        rows = await connection.fetch(f"EXPLAIN (COSTS off) EXECUTE {name} ({arguments})")
-        plan = "\n".join(row[0] for row in rows)
-        for index in indexes:
-            assert index in plan, f"{name}\n{plan}"
+    switches = {f"enable_{one}": "off" for one in ("seqscan", "bitmapscan", "hashjoin", "mergejoin")}
+    async with connected(database.admin, plan_cache_mode="force_generic_plan", **switches) as connection:
+        for name, indexes in INDEXES.items():
+            sql = queries()[name].sql
+            arguments = ", ".join(["NULL"] * max(int(one) for one in re.findall(r"\$(\d+)", sql)))
+            await connection.execute(f"PREPARE {name} AS {sql}")
+            rows = await connection.fetch(f"EXPLAIN (COSTS off) EXECUTE {name} ({arguments})")
+            plan = "\n".join(row[0] for row in rows)
+            for index in indexes:
+                assert index in plan, f"{name}\n{plan}"
 
 
 BAD_ADDRESSES = (
