@@ -194,6 +194,10 @@ class Fleet:
     async def succeeded(self, runs: Sequence[int]) -> bool:
         return await self.states(runs) == {"SUCCEEDED": len(runs)}
 
+    async def assigned(self, runs: Sequence[int]) -> bool:
+        """Every one was given to a replica at least once."""
+        return "PENDING" not in await self.states(runs)
+
     async def running(self, runs: Sequence[int]) -> bool:
         """Every one, by the database and by its effects."""
         begun = {one.run_id for one in self.effects.executions().values()}
