@@ -3,7 +3,6 @@
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -19,26 +18,13 @@ from supervisor.config import Settings
 from supervisor.domain import Domain
 from supervisor.embedded import Urls
 from supervisor.errors import BadSettings, Conflict
-from supervisor.metrics import Metrics
-from supervisor.status import StatusCache
 from supervisor.store import Store
 from tests.support.databases import with_port
+from tests.support.fake_replica import FakeReplica
 from tests.support.replica import free_port
 from tests.support.slowness import patient
 
 TOKEN = "a-token-of-this-test"
-
-
-@dataclass
-class FakeReplica:
-    store: Store
-    settings: Settings
-    worker_id: str = "w1"
-    draining: bool = False
-    metrics: Metrics = field(default_factory=Metrics)
-
-    async def status(self) -> dict[str, Any]:
-        return await StatusCache(self.store).status()
 
 
 @pytest.fixture(autouse=True)

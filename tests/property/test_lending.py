@@ -79,7 +79,7 @@ async def dump(urls: Urls) -> str:
 
 
 class Fresh(NamedTuple):
-    """What a new one has; a difference is shown by its lines."""
+    """The dump of a new database; a difference is shown by its lines."""
 
     dumped: str
 

@@ -28,7 +28,7 @@ ROOT: Final = "TENURE_TEST_ROOT"
 INTERVAL_SECONDS: Final = 0.2
 SAMPLES: Final = 25
 WORK_SECONDS: Final = 0.0005
-"""What `_work` costs on the machine that the bounds were written on."""
+"""The processor time of `_work` on the machine that the bounds were written on."""
 AT_LEAST: Final = 3.0
 """The machine may become slow after a timeout was handed over."""
 USUAL: Final = 4.0
