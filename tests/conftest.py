@@ -8,10 +8,9 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-import pytest_asyncio
 
 from supervisor.embedded import Urls
-from tests.support import databases, garbage
+from tests.support import databases, garbage, sessions
 from tests.support.lending import Lender, Shared
 from tests.support.server import Server, claim_root, release_root, shared_server
 from tests.support.slowness import ROOT, machine, start_measuring
@@ -62,14 +61,15 @@ def server() -> Server:
     return shared_server()
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest.fixture(scope="session")
 async def lender(server: Server) -> AsyncIterator[Lender]:
-    lending = Lender(server)
-    yield lending
-    await lending.close()
+    with sessions.keep():
+        lending = Lender(server)
+        yield lending
+        await lending.close()
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest.fixture
 async def database(request: pytest.FixtureRequest, server: Server, lender: Lender) -> AsyncIterator[Urls]:
     """A migrated database without rows of others: lent, or new for a test marked `fresh_database`."""
     fresh = request.node.get_closest_marker("fresh_database") is not None
@@ -77,14 +77,14 @@ async def database(request: pytest.FixtureRequest, server: Server, lender: Lende
         yield urls
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest.fixture(scope="module")
 async def module_database(lender: Lender) -> AsyncIterator[Shared]:
     """A migrated database that the tests of a module share; `emptied_database` empties it for each."""
     async with lender.lend_to_module() as shared:
         yield shared
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest.fixture
 async def emptied_database(module_database: Shared) -> Urls:
     await module_database.empty()
     return module_database.urls

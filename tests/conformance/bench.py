@@ -3,9 +3,8 @@
 Every call has a session that remembers nothing: no statement may need anything of an earlier one.
 """
 
-from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -17,6 +16,7 @@ from supervisor.embedded import Urls
 from supervisor.lease import Lease, Write
 from supervisor.lease_sql import Statement, Statements
 from tests.conformance.contracts import CONTRACTS, Contract
+from tests.support import sessions
 
 DOMAIN = "example"
 OUTCOMES = ("done", "retry", "cancel", "snooze")
@@ -24,29 +24,6 @@ REASON = {"tenure_code": "CODE", "tenure_message": "message", "tenure_after": 60
 
 Row = Mapping[str, Any] | asyncpg.Record
 Connection = asyncpg.Connection
-
-
-class Sessions(AsyncExitStack):
-    """Sessions as new as those of a new connection, which costs ten times as much."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._idle: dict[str, list[Connection]] = defaultdict(list)
-
-    @asynccontextmanager
-    async def connected(self, url: str, **options: str) -> AsyncIterator[Connection]:
-        connection = self._idle[url].pop() if self._idle[url] else await self._open(url)
-        for name, value in options.items():
-            await connection.execute("SELECT set_config($1, $2, false)", name, value)
-        yield connection
-        # not after a failure: nobody knows what state it is in
-        await connection.execute("DISCARD ALL")
-        self._idle[url].append(connection)
-
-    async def _open(self, url: str) -> Connection:
-        connection = await asyncpg.connect(url, statement_cache_size=0)  # they would be discarded
-        self.callback(connection.terminate)
-        return connection
 
 
 @dataclass(frozen=True)
@@ -62,14 +39,13 @@ class Bench:
     contract: Contract
     sql: Statements
     urls: Urls
-    sessions: Sessions
 
     @property
     def lease(self) -> Lease:
         return self.contract.lease
 
     def connected(self, login: str, **options: str) -> AbstractAsyncContextManager[Connection]:
-        return self.sessions.connected(getattr(self.urls, login), **options)
+        return sessions.connected(getattr(self.urls, login), **options)
 
     async def insert(self, *numbers: int) -> None:
         async with self.connected("admin") as admin:

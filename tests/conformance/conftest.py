@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import asyncpg
 import pytest
-import pytest_asyncio
 
 from supervisor.embedded import Urls
 from supervisor.lease_sql import render
-from tests.conformance.bench import Bench, Sessions
+from tests.conformance.bench import Bench
 from tests.conformance.contracts import CONTRACTS, Contract
 from tests.support import databases, lending
 from tests.support.example_domain.install import apply_as_owner
@@ -35,9 +34,9 @@ class Tables:
 class Databases(AsyncExitStack):
     """One database for all tests of a module, and another one after a test that changed its rights."""
 
-    def __init__(self, server: Server, sessions: Sessions) -> None:
+    def __init__(self, server: Server) -> None:
         super().__init__()
-        self._server, self.sessions = server, sessions
+        self._server = server
         self._tables: Tables | None = None
 
     async def emptied(self) -> Urls:
@@ -54,12 +53,12 @@ class Databases(AsyncExitStack):
         return Tables(urls, caretaker, await lending.read_original(caretaker))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def tables(server: Server) -> AsyncIterator[Databases]:
-    async with Sessions() as sessions, Databases(server, sessions) as made:
+    async with Databases(server) as made:
         yield made
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest.fixture
 async def bench(contract: Contract, tables: Databases) -> Bench:
-    return Bench(contract, render(contract.lease), await tables.emptied(), tables.sessions)
+    return Bench(contract, render(contract.lease), await tables.emptied())

@@ -23,8 +23,6 @@ from supervisor.wakeups import Wakeups
 from tests.conformance.bench import DOMAIN, OUTCOMES, Bench, Taken
 from tests.support.slowness import patient
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")  # that of the bench's sessions
-
 
 def needs(bench: Bench, rows: int) -> None:
     if rows > bench.contract.most:

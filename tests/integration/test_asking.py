@@ -12,8 +12,8 @@ from supervisor.store import Canceled, Store
 from tests.support.eventually import eventually
 from tests.support.example_domain import JOBS, migration
 from tests.support.example_domain.install import apply_as_owner
-from tests.support.place import connected, value
 from tests.support.row_work import at_work
+from tests.support.sessions import connected, value
 from tests.support.slowness import stretch
 
 # A sequence is not rolled back, so it counts the tries; the note is.

@@ -29,10 +29,10 @@ from tests.support.eventually import eventually
 from tests.support.example_domain import JOBS, SESSIONS, THUMBS, migration
 from tests.support.example_domain.install import apply_as_owner
 from tests.support.example_domain.replica import NOTES
-from tests.support.place import connected, value
 from tests.support.proxy import Proxy
 from tests.support.replica import replica, timings
 from tests.support.row_work import LEASE_SECONDS, NoTimer
+from tests.support.sessions import connected, value
 from tests.support.slowness import stretch
 from tests.support.stores import place_of
 

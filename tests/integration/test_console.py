@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-import pytest_asyncio
 
 import schemas
 from supervisor import console, why
@@ -27,8 +26,6 @@ from tests.support.kept_figures import forget_figures
 from tests.support.lending import Shared
 from tests.support.module_place import module_place
 from tests.support.scene import Scene
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 D = timedelta(seconds=30)
 
@@ -63,7 +60,7 @@ class Site:
         )
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def module_site(
     module_database: Shared, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Site]:
@@ -77,7 +74,7 @@ async def module_site(
         await store.close()
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest.fixture
 async def site(module_site: Site, emptied_database: Urls, monkeypatch: pytest.MonkeyPatch) -> Site:
     forget_figures(monkeypatch)
     module_site.http.cookies.clear()

@@ -12,7 +12,6 @@ from typing import Any
 
 import av
 import pytest
-import pytest_asyncio
 import pyvips
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -25,13 +24,11 @@ from supervisor.errors import BadInput
 from tests.support import pictures
 from tests.support.slowness import patient
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
 UPRIGHT = ("red", "green", "blue", "yellow")
 SECONDS = 600.0
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def chambers() -> AsyncIterator[Chambers]:
     async with renderers(1) as pool:
         yield pool

@@ -6,8 +6,7 @@
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from html import unescape
 from html.parser import HTMLParser
@@ -17,7 +16,6 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
-import pytest_asyncio
 
 from actors import capture, dedup, media, scm
 from schemas import queries
@@ -31,19 +29,14 @@ from tests.integration.capture.world import DAY
 from tests.integration.capture.world import World as CaptureWorld
 from tests.integration.media.world import World as MediaWorld
 from tests.integration.media.world import blob
-from tests.integration.scm import granted
-from tests.integration.scm.granted import ledger_of
 from tests.integration.scm.ledger import Ledger, commit, instant, opened, revision
 from tests.support.fake_replica import FakeReplica
 from tests.support.kept_figures import forget_figures
 from tests.support.lending import Shared
 from tests.support.module_place import empty, module_place
 from tests.support.pictures import encoded, quadrants
-from tests.support.place import connected
+from tests.support.sessions import connected
 from tests.support.shelf import Shelf
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-granted_database, emptied_database = granted.granted_database, granted.emptied_database
 
 DOMAINS = (dedup.DOMAIN, scm.DOMAIN, media.DOMAIN, capture.DOMAIN)
 HOSTILE = "</a><script>alert(1)</script><img src=x onerror=alert(2)>\u202egnp.exe\x1b[31m{{7*7}}"
@@ -60,7 +53,6 @@ class Site:
     place: Path
     http: httpx.AsyncClient
     shelf: Shelf
-    ledger: Callable[[Urls], AbstractAsyncContextManager[Ledger]] = opened
     sessions: list[str] = field(default_factory=list)
 
     async def get(self, path: str, status: int = 200) -> str:
@@ -132,7 +124,7 @@ class Site:
 
     async def fill_scm(self) -> None:
         """A repository with revisions and evidence, one of GitLab, and one whose sync failed."""
-        async with self.ledger(self.urls) as ledger:
+        async with opened(self.urls) as ledger:
             code = await ledger.repo("code")
             patches = [self._stored(f"scm/{code}/svn/r{number}.diff", DIFF) for number in (1, 2)]
             held = await ledger.begun("code")
@@ -270,17 +262,17 @@ def settings_in(place: Path) -> dict[str, Any]:
     }
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def module_site(
-    granted_database: Shared, tmp_path_factory: pytest.TempPathFactory
+    module_database: Shared, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Site]:
-    urls = granted_database.urls
+    urls = module_database.urls
     with module_place(tmp_path_factory) as place:
         store = Store(urls.control, name="test", size=4)
         app = create_app(FakeReplica(store, Settings(**settings_in(place))), DOMAINS)
         shelf = await Shelf.open(urls)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http:
-            yield Site(urls, place, http, shelf, ledger_of)
+            yield Site(urls, place, http, shelf)
         await shelf.close()
         await store.close()
 
@@ -615,7 +607,7 @@ async def test_a_page_asks_the_same_however_much_it_shows(
             await site.shelf.file(f"more-{number}-{copy}", bytes([number]) * 32)
     await site.fill_media("post:8")
     await site.fill_capture()
-    async with site.ledger(site.urls) as ledger:
+    async with opened(site.urls) as ledger:
         for number in range(8):
             await ledger.repo(f"more-{number}")
     assert await statements() == before

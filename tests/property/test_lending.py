@@ -17,8 +17,6 @@ from tests.support.lending import Lender, restore
 from tests.support.place import connected, run_sql
 from tests.support.server import Server, tools
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")  # the lender's
-
 TABLES = "FROM pg_class WHERE relkind = 'r' AND oid >= 16384"
 ROWS = [
     """SELECT supervisor.save_job('test', 'a', '{"domain": "command", "payload": {"argv": []}}', true)""",

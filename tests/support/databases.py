@@ -5,12 +5,11 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
-import asyncpg
-
 from schemas.migrate import migrate
 from supervisor.embedded import USERS, Urls
 from supervisor.wiring import lease_rights
 from tests.support.server import Server, exclusively
+from tests.support.sessions import connected, forget
 
 TEMPLATE = "tenure_template"
 SYSTEM = "postgres"
@@ -34,6 +33,7 @@ async def create(server: Server, template: str = TEMPLATE) -> str:
 
 
 async def drop(server: Server, name: str) -> None:
+    forget(name)
     await run_as_admin(server, [f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'])
 
 
@@ -42,12 +42,9 @@ def new_name() -> str:
 
 
 async def run_as_admin(server: Server, statements: Sequence[str], database: str = SYSTEM) -> None:
-    connection = await asyncpg.connect(server.urls(database).admin)
-    try:
+    async with connected(server.urls(database).admin) as connection:
         for statement in statements:
             await connection.execute(statement)
-    finally:
-        await connection.close()
 
 
 async def ensure_filled(server: Server, name: str, fill: Callable[[Urls], Awaitable[None]]) -> None:
@@ -78,27 +75,22 @@ async def _ensure_template(server: Server) -> None:
 
 async def _quicken_logins(server: Server) -> None:
     """Thousands of connections are made in a run, and stretching its random passwords costs each 3 ms."""
-    connection = await asyncpg.connect(server.urls(SYSTEM).admin)
-    try:
+    async with connected(server.urls(SYSTEM).admin) as connection:
         if connection.get_server_version().major >= 16:
             await connection.execute("SET scram_iterations = 1")
             for name, password in server.passwords.items():
                 await connection.execute(f"ALTER ROLE {USERS[name]} PASSWORD '{password}'")
-    finally:
-        await connection.close()
 
 
 async def _is_template(server: Server, name: str) -> bool:
-    connection = await asyncpg.connect(server.urls(SYSTEM).admin)
-    try:
+    async with connected(server.urls(SYSTEM).admin) as connection:
         found = "SELECT count(*) FROM pg_database WHERE datname = $1 AND datistemplate"
         return bool(await connection.fetchval(found, name))
-    finally:
-        await connection.close()
 
 
 async def _mark_template(server: Server, name: str) -> None:
     """Last of all: a template half made by a failure is never cloned."""
+    forget(name)
     await run_as_admin(server, [f"ALTER DATABASE {name} WITH IS_TEMPLATE true ALLOW_CONNECTIONS false"])
 
 

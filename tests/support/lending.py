@@ -6,7 +6,8 @@ statistics differ from those of a new one, or if another connection is still ope
 transaction ids are not restored: a test that depends on them has the marker `fresh_database`.
 
 The lender keeps a connection to each of its databases, because the catalog caches of a new connection
-would cost more than the rest. So all its methods run in one event loop, that of the test session.
+would cost more than the rest. So all its methods run in one event loop, that of the test session. Sessions
+that tests gave back (tests/support/sessions.py) stay open too.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple
 import asyncpg
 
 from supervisor.embedded import Urls
+from tests.support import sessions
 from tests.support.databases import create, drop
 from tests.support.server import Server
 from tests.support.slowness import Allowance
@@ -72,7 +74,8 @@ SEQUENCES: Final = """
     FROM pg_catalog.pg_sequence ORDER BY seqrelid"""
 OTHERS: Final = """
     SELECT count(*) FROM pg_catalog.pg_stat_activity
-    WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"""
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+      AND pid <> ALL ($1::int[])"""
 RESET: Final = """
     SELECT setval(name::regclass, coalesce(last, start), last IS NOT NULL)
     FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS wanted (name, last, start)"""
@@ -110,7 +113,7 @@ class Lent:
     async def is_left(self) -> bool:
         """Return whether all other connections were closed."""
         allowance = Allowance(LEAVE_SECONDS)
-        while await self.connection.fetchval(OTHERS):
+        while await self.connection.fetchval(OTHERS, sessions.idle_in(self.name)):
             if allowance.used_up():
                 return False
             await asyncio.sleep(0.002)

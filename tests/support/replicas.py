@@ -30,6 +30,7 @@ from tests.support.eventually import eventually
 from tests.support.invariants import violations
 from tests.support.proxy import Proxy
 from tests.support.replica import SECONDS, Replica, replica, timings
+from tests.support.sessions import value
 from tests.support.slowness import stretch
 
 L, R, _RETRY, H, C, S, K, D = map(float, SECONDS.values())
@@ -273,12 +274,8 @@ class Fleet:
 
     async def _known(self, member: Member) -> bool:
         # a connection of its own: members start side by side
-        connection = await asyncpg.connect(self.urls.admin)
-        try:
-            found = "SELECT count(*) FROM supervisor.worker WHERE worker_id = $1"
-            return bool(await connection.fetchval(found, member.worker_id))
-        finally:
-            await connection.close()
+        found = "SELECT count(*) FROM supervisor.worker WHERE worker_id = $1"
+        return bool(await value(self.urls.admin, found, member.worker_id))
 
     def others(self, *not_these: Member) -> list[Member]:
         return [one for one in self.members if one not in not_these and one.alive]

@@ -8,6 +8,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 import asyncpg
 
 from supervisor.embedded import Urls
+from tests.support.sessions import borrow, give_back
 
 
 def secret_of(worker: str) -> UUID:
@@ -25,10 +26,10 @@ class Scene:
 
     @classmethod
     async def open(cls, urls: Urls) -> "Scene":
-        return cls(await asyncpg.connect(urls.admin))
+        return cls(await borrow(urls.admin))
 
     async def close(self) -> None:
-        await self.connection.close()
+        await give_back(self.connection)
 
     async def lead(self, worker: str = "w1", lease_seconds: float = 60) -> int:
         self.epoch = await self.connection.fetchval(

@@ -8,6 +8,7 @@ from uuid import UUID
 import asyncpg
 
 from supervisor.embedded import Urls
+from tests.support.sessions import borrow, give_back
 
 SAME = bytes(range(32))
 
@@ -20,10 +21,10 @@ class Shelf:
 
     @classmethod
     async def open(cls, urls: Urls) -> "Shelf":
-        return cls(await asyncpg.connect(urls.admin))
+        return cls(await borrow(urls.admin))
 
     async def close(self) -> None:
-        await self.connection.close()
+        await give_back(self.connection)
 
     async def value(self, sql: str, *args: Any) -> Any:
         return await self.connection.fetchval(sql, *args)

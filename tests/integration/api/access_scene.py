@@ -20,6 +20,7 @@ from supervisor.embedded import Urls
 from supervisor.store import Store
 from tests.support.fake_clock import FakeClock
 from tests.support.fake_replica import FakeReplica
+from tests.support.sessions import borrow, give_back
 
 HOST = "replica.example:8080"
 SHARED_TOKEN = "the token of the environment"
@@ -88,12 +89,12 @@ class Scene:
 @asynccontextmanager
 async def scene_of(urls: Urls, **settings: Any) -> AsyncIterator[Scene]:
     store, clock = Store(urls.control, name="test", size=4), FakeClock()
-    admin = await asyncpg.connect(urls.admin)
+    admin = await borrow(urls.admin)
     try:
         replica = FakeReplica(store, Settings(**{"http_host": "0.0.0.0", **settings}))
         yield Scene(replica_app(replica, clock), clock, store, admin)
     finally:
-        await admin.close()
+        await give_back(admin)
         await store.close()
 
 

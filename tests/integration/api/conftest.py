@@ -13,7 +13,6 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-import pytest_asyncio
 from fastapi import FastAPI
 
 from supervisor.api import create_app, serve
@@ -100,7 +99,7 @@ async def api(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         yield made
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def module_api(module_database: Shared, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
     with module_place(tmp_path_factory) as place:
         async with api_of(module_database.urls, place) as made:

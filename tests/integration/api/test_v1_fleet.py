@@ -7,8 +7,6 @@ import pytest
 from tests.integration.api.conftest import Api
 from tests.support.scene import secret_of
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
 
 @pytest.fixture
 def api(shared_api: Api) -> Api:

@@ -11,8 +11,6 @@ from supervisor.errors import BadInput, NotFound
 from tests.integration.api.conftest import Api
 from tests.integration.api.test_v1_fleet import nested
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
 SPEC = {"domain": "command", "payload": {"argv": ["true"]}}
 
 

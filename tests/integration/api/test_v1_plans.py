@@ -8,13 +8,10 @@ from uuid import UUID
 
 import asyncpg
 import pytest
-import pytest_asyncio
 
 from schemas import queries
 from supervisor.api.v1.paging import BIGINT, LATEST, SCAN_ROWS
 from tests.integration.api.conftest import Api, api_of
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 RUNS = 100_000
 NOW = datetime.now(UTC)
@@ -60,7 +57,7 @@ STATEMENTS: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def full(server: Any, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
     from tests.support.databases import fresh_database
 

@@ -5,15 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from supervisor.config import Settings
 from supervisor.embedded import Urls
 from supervisor.jobrun import LIVE, STATES
 from supervisor.why import explain
 from tests.integration.api.conftest import Api
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 BIG = 2**63
 
@@ -23,7 +20,7 @@ def api(shared_api: Api) -> Api:
     return shared_api
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest.fixture
 async def led(api: Api) -> Api:
     await api.scene.lead()
     await api.scene.beat()

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from supervisor.embedded import Urls
 from tests.integration.capture.scene import Scene, scene_of
@@ -24,7 +23,7 @@ async def world(database: Urls) -> AsyncIterator[World]:
     await made.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def module_scene(
     module_database: Shared, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Scene]:

@@ -9,8 +9,6 @@ from tests.integration.capture.scene import Scene
 from tests.integration.capture.world import DAY as DATE
 from tests.integration.dedup.api_scene import is_problem
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
 FIRST, SECOND = (
     '{"entries": [{"start": "08:00", "end": "12:00", "title": "Pottery", "location": null}]}',
     (

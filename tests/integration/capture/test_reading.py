@@ -9,7 +9,6 @@ from datetime import date
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from PIL import Image
 
 from actors.capture.reading import (
@@ -31,8 +30,6 @@ from tests.support import schedule_words as words
 from tests.support.schedule_pen import PLAIN, Sheet
 from tests.support.schedules import DAY, encoded, listed
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
 ENTRIES = [
     Entry("09:00", "10:30", "Design review", "Room 12"),
     Entry("11:15", "12:00", "Standup", "Main hall"),
@@ -40,7 +37,7 @@ ENTRIES = [
 SECONDS = 100.0
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def chambers() -> AsyncIterator[Chambers]:
     async with readers(1) as pool:
         yield pool

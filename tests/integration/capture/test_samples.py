@@ -5,17 +5,16 @@ from time import monotonic
 
 import anyio
 import pytest
-import pytest_asyncio
 
 from actors.capture.reading import Reading, read_schedule, readers
 from supervisor.chamber import Chambers
 from supervisor.clock import boottime
 from tests.support.schedules import DAY, Sample, drawn
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def chambers() -> AsyncIterator[Chambers]:
     async with readers(2) as pool:
         yield pool

@@ -1,7 +1,7 @@
 """Captured schedules acted upon by hand: as the administrator, as control and as a worker."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, TypeAlias
@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from supervisor.embedded import Urls
+from tests.support.sessions import borrow, connected, give_back
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 DAY = date(2026, 11, 16)
@@ -30,11 +31,11 @@ class World:
 
     @classmethod
     async def open(cls, urls: Urls) -> "World":
-        return cls(urls, *[await asyncpg.connect(url) for url in (urls.admin, urls.control, urls.worker)])
+        return cls(urls, *[await borrow(url) for url in (urls.admin, urls.control, urls.worker)])
 
     async def close(self) -> None:
         for connection in (self.admin, self.control, self.worker):
-            await connection.close()
+            await give_back(connection)
 
     async def session(self, user: int = 7) -> UUID:
         """One that waits, without pictures."""
@@ -121,9 +122,5 @@ class World:
 
 @asynccontextmanager
 async def connections(url: str, count: int) -> AsyncIterator[Sequence[Connection]]:
-    made = [await asyncpg.connect(url) for _ in range(count)]
-    try:
-        yield made
-    finally:
-        for connection in made:
-            await connection.close()
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(connected(url)) for _ in range(count)]

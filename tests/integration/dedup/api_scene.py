@@ -14,7 +14,6 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
-import pytest_asyncio
 
 from actors.dedup.api import routes
 from supervisor.api import create_app
@@ -25,6 +24,7 @@ from supervisor.store import Store
 from tests.support.fake_replica import FakeReplica
 from tests.support.lending import Shared
 from tests.support.module_place import empty, module_place
+from tests.support.sessions import borrow, give_back
 
 DIGEST = bytes(range(32))
 ADD_FILES = """INSERT INTO dedup.library_files (library_id, relative_path, size_bytes, mtime_ns, needs_hash,
@@ -109,18 +109,18 @@ async def scene_of(urls: Urls, place: Path, *, lending: bool = True, **settings:
         else FakeReplica(store, Settings(**chosen))
     )
     app = create_app(replica, [Domain(name="dedup", routes=routes)])
-    admin = await asyncpg.connect(urls.admin)
+    admin = await borrow(urls.admin)
     transport = httpx.ASGITransport(app)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
             yield Scene(http, admin, libraries, thumbs, app)
     finally:
-        await admin.close()
+        await give_back(admin)
         await store.close()
         await work.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def module_scene(
     module_database: Shared, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Scene]:
@@ -135,7 +135,7 @@ def empty_scene(module_scene: Scene, emptied_database: Urls) -> Scene:
     return module_scene
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest.fixture
 async def library_scene(module_scene: Scene, emptied_database: Urls) -> Scene:
     module_scene.empty()
     await module_scene.library()

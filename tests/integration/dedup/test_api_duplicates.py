@@ -12,9 +12,8 @@ from supervisor.embedded import Urls
 from tests.integration.dedup import api_scene
 from tests.integration.dedup.api_scene import DIGEST, Scene, is_problem
 from tests.support.command_line import command_line
-from tests.support.place import connected
+from tests.support.sessions import connected
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_scene, scene = api_scene.module_scene, api_scene.library_scene
 
 GROUPS = "/duplicates/groups"

@@ -8,7 +8,6 @@ from urllib.parse import quote, urlencode
 
 import httpx
 import pytest
-import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +15,6 @@ from tests.integration.dedup import api_scene
 from tests.integration.dedup.api_scene import DIGEST, Scene
 from tests.support.slowness import patient
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_scene, library_scene = api_scene.module_scene, api_scene.library_scene
 
 KEY = f"blake3:{DIGEST.hex()}"
@@ -72,7 +70,7 @@ NASTY_BODIES = [
 RAW = st.sampled_from(NASTY_BODIES) | st.binary(max_size=30)
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest.fixture
 async def scene(library_scene: Scene) -> Scene:
     await library_scene.files("photos", ["a.jpg", "b.jpg", "c.txt"])
     (library_scene.libraries / "photos").mkdir()

@@ -9,7 +9,6 @@ import pytest
 from tests.integration.dedup import api_scene
 from tests.integration.dedup.api_scene import DIGEST, Scene, is_problem
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_scene, scene = api_scene.module_scene, api_scene.library_scene
 
 SCAN = {"kind": "scan", "library": "photos"}

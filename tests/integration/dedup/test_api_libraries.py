@@ -11,7 +11,6 @@ from supervisor.embedded import Urls
 from tests.integration.dedup import api_scene
 from tests.integration.dedup.api_scene import Scene, is_problem, scene_of
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_scene, scene = api_scene.module_scene, api_scene.empty_scene
 
 

@@ -8,7 +8,6 @@ import pytest
 from tests.integration.dedup import api_scene
 from tests.integration.dedup.api_scene import Scene, is_problem
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_scene, scene = api_scene.module_scene, api_scene.empty_scene
 
 CHECKPOINT = "/maintenance/wal/checkpoint"

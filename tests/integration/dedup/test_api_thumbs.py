@@ -12,10 +12,9 @@ from supervisor.embedded import Urls
 from tests.integration.dedup import api_scene
 from tests.integration.dedup.api_scene import DIGEST, Scene, is_problem
 from tests.support.eventually import eventually
-from tests.support.place import connected
+from tests.support.sessions import connected
 from tests.support.slowness import patient
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_scene, scene = api_scene.module_scene, api_scene.library_scene
 
 PICTURE = b"the bytes of a small picture"

@@ -7,7 +7,6 @@ from typing import Any
 import anyio
 import asyncpg
 import pytest
-import pytest_asyncio
 
 from actors.dedup.api.worker import SCAN_HASH
 from supervisor.embedded import Urls
@@ -16,14 +15,13 @@ from supervisor.store import Store
 from tests.integration.dedup import api_scene
 from tests.integration.dedup.api_scene import Scene, is_problem, scene_of
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_scene, scene = api_scene.module_scene, api_scene.library_scene
 
 CLAIM = "/jobs/scan-hash/claim"
 LEASE = ("worker_id", "worker_heartbeat_at", "lease_expires_at")
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest.fixture
 async def job(scene: Scene) -> str:
     made: str = (await scene.post("/jobs", {"kind": "scan", "library": "photos"})).json()["id"]
     return made

@@ -17,8 +17,8 @@ from supervisor.claim_loop import ClaimLoop
 from supervisor.embedded import Urls
 from tests.support.eventually import eventually
 from tests.support.libraries import fingerprint
-from tests.support.place import connected, value
 from tests.support.row_work import at_work
+from tests.support.sessions import connected, value
 from tests.support.slowness import patient
 
 GROUP = "blake3:" + "ab" * 32

@@ -25,8 +25,8 @@ from supervisor.embedded import Urls
 from supervisor.errors import OutcomeUnknown
 from supervisor.store import Store
 from tests.support.eventually import eventually
-from tests.support.place import connected, value
 from tests.support.row_work import at_work
+from tests.support.sessions import connected, value
 from tests.support.slowness import patient
 
 CONTENT = b"the same picture" * 50

@@ -268,6 +268,7 @@ TABLES = ("library_files", "jobs", "job_moves", "thumbnails", "thumbnail_cleanup
           "scan_errors", "wal_maintenance_jobs")  # fmt: skip
 
 
+@pytest.mark.fresh_database
 async def test_a_step_reads_what_it_removes_and_not_what_is_kept(world: DedupWorld) -> None:
     """Also where much is kept that is not old enough, and much is old that is still needed."""
     for table in TABLES:

@@ -20,9 +20,9 @@ from supervisor.embedded_home import binaries
 from supervisor.store import Store
 from tests.support.databases import fresh_database
 from tests.support.eventually import eventually
-from tests.support.place import connected, value
 from tests.support.row_work import at_work
 from tests.support.server import Server, own_root, start_server
+from tests.support.sessions import connected, value
 
 REDO = "SELECT redo_lsn::text FROM pg_control_checkpoint()"
 AHEAD = "SELECT pg_wal_lsn_diff((SELECT redo_lsn FROM pg_control_checkpoint()), $1::text::pg_lsn)::bigint"

@@ -13,7 +13,6 @@ from uuid import UUID
 
 import httpx
 import pytest
-import pytest_asyncio
 
 from actors.media import DOMAIN
 from supervisor.api import create_app
@@ -77,7 +76,7 @@ async def scene_of(world: World, place: Path, **settings: Any) -> AsyncIterator[
         await store.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def module_scene(
     module_database: Shared, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Scene]:

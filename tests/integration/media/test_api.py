@@ -13,7 +13,6 @@ from tests.integration.media import api_scene
 from tests.integration.media.api_scene import Scene
 from tests.support.pictures import encoded, quadrants
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_scene, scene = api_scene.module_scene, api_scene.shared_scene
 
 PNG = encoded("png")

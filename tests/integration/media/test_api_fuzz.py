@@ -3,7 +3,6 @@
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import pytest
 from blake3 import blake3
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,7 +11,6 @@ from tests.integration.dedup.test_api_fuzz import NASTY_BODIES, TEXTS, bodies, c
 from tests.integration.media import api_scene
 from tests.integration.media.api_scene import Scene
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_scene, scene = api_scene.module_scene, api_scene.shared_scene
 
 KNOWN = ["w1", "post:7", "cover", "1", "-1", "attach", blake3(b"x").hexdigest()]

@@ -24,6 +24,7 @@ from supervisor.store import Store
 from tests.integration.media.world import World, many, refused, slot
 from tests.support.eventually import eventually
 from tests.support.row_work import at_work
+from tests.support.sessions import give_back
 
 HASHES = "SELECT file_hash FROM public.media_blobs"
 
@@ -199,7 +200,7 @@ async def test_an_attach_that_waits_for_the_removal_finds_it_gone(shop: Shop) ->
     await eventually(lambda: world.value(waits, hand.get_server_pid()), what="the attach to wait")
     await transaction.commit()
     answer = await waiting
-    await hand.close()
+    await give_back(hand)
     assert answer["needs_content"]
     assert await world.value("SELECT count(*) FROM public.media_refs") == 0
 

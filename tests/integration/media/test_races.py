@@ -9,6 +9,7 @@ from uuid import uuid4
 import asyncpg
 
 from tests.integration.media.world import NO_SLOT, SLOT, World, blob, hash_of, many, slot
+from tests.support.sessions import give_back
 from tests.support.waiting import blocked
 
 WRITERS = 50
@@ -34,7 +35,7 @@ async def repeated(call: Any) -> Any:
 
 async def close(hands: list[Any]) -> None:
     for hand in hands:
-        await hand.close()
+        await give_back(hand)
 
 
 async def test_fifty_writers_to_one_slot(world: World) -> None:

@@ -12,6 +12,7 @@ import pytest
 from blake3 import blake3
 
 from supervisor.embedded import Urls
+from tests.support.sessions import borrow, give_back
 
 WRITE = "SELECT * FROM media.write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::text::jsonb, $11)"
 SLOT = ("w1", "post", "7", "gallery", 0)
@@ -43,12 +44,12 @@ class World:
 
     @classmethod
     async def open(cls, urls: Urls) -> "World":
-        connections = [await asyncpg.connect(url) for url in (urls.admin, urls.control, urls.worker)]
+        connections = [await borrow(url) for url in (urls.admin, urls.control, urls.worker)]
         return cls(urls, *connections)
 
     async def close(self) -> None:
         for connection in (self.admin, self.control, self.worker):
-            await connection.close()
+            await give_back(connection)
 
     async def write(
         self,
@@ -128,4 +129,4 @@ async def refused(code: str, call: Any) -> str:
 
 
 async def many(urls: Urls, number: int) -> list["asyncpg.Connection[asyncpg.Record]"]:
-    return list(await asyncio.gather(*(asyncpg.connect(urls.control) for _ in range(number))))
+    return list(await asyncio.gather(*(borrow(urls.control) for _ in range(number))))

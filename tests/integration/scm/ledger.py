@@ -11,8 +11,8 @@ import asyncpg
 
 from actors.scm.leases import SYNC
 from supervisor.embedded import Urls
-from supervisor.lease_sql import grants, render
-from tests.support.place import connected
+from supervisor.lease_sql import render
+from tests.support.sessions import connected
 
 Connection = asyncpg.Connection
 STATEMENTS: Final = render(SYNC)
@@ -245,7 +245,4 @@ async def release(worker: Connection, held: Held) -> int:
 @asynccontextmanager
 async def opened(urls: Urls) -> AsyncIterator[Ledger]:
     async with connected(urls.admin) as admin, connected(urls.control, **LONG) as control:
-        async with admin.transaction():
-            await admin.execute("SET LOCAL ROLE tenure_owner")
-            await admin.execute(grants(SYNC))
         yield Ledger(urls, control, admin)

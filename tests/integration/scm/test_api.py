@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 import pytest
-import pytest_asyncio
 
 from actors.scm import DOMAIN
 from supervisor.api import create_app
@@ -17,15 +16,10 @@ from supervisor.config import Settings
 from supervisor.embedded import Urls
 from supervisor.store import Store
 from tests.integration.dedup.api_scene import is_problem
-from tests.integration.scm import granted
-from tests.integration.scm.granted import ledger_of
-from tests.integration.scm.ledger import Ledger, revision
+from tests.integration.scm.ledger import Ledger, opened, revision
 from tests.support.fake_replica import FakeReplica
 from tests.support.lending import Shared
 from tests.support.module_place import empty, module_place
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-granted_database, emptied_database = granted.granted_database, granted.emptied_database
 
 # larger than what is held in memory, and of whole pieces: what follows it would come in one of its own
 LARGE = (b"Index: a\n" + b"+\xff\x1b[31mred\n" * 300_000)[: 2 << 20]
@@ -74,18 +68,18 @@ class Scene:
         path.write_bytes(content)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest.fixture(scope="module")
 async def module_scene(
-    granted_database: Shared, tmp_path_factory: pytest.TempPathFactory
+    module_database: Shared, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Scene]:
     with module_place(tmp_path_factory) as place, pytest.MonkeyPatch.context() as patch:
         shelf = place / "shelf"
         patch.setenv("TENURE_ARTIFACTS_DIR", str(shelf))
-        store = Store(granted_database.urls.control, name="api", size=4)
+        store = Store(module_database.urls.control, name="api", size=4)
         app = create_app(FakeReplica(store, Settings(state_dir=place / "state")), [DOMAIN])
         transport = httpx.ASGITransport(app)
         async with (
-            ledger_of(granted_database.urls) as ledger,
+            opened(module_database.urls) as ledger,
             httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
         ):
             yield Scene(http, ledger, LocalArtifacts(shelf), shelf)

@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from tests.integration.scm.ledger import Ledger, one, revision
-from tests.support.place import connected
+from tests.support.sessions import connected
 
 # in one call, so that no ten seconds pass between the two
 STILL_HELD = """DO $$ BEGIN

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.scm.ledger import LONG, Connection, Held, Ledger, claim, finish, one, record, revision
 from tests.support.eventually import eventually
-from tests.support.place import connected
+from tests.support.sessions import connected
 from tests.support.slowness import patient
 
 

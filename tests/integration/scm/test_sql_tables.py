@@ -7,7 +7,7 @@ import pytest
 
 from supervisor.embedded import Urls
 from tests.integration.scm.ledger import Ledger, one, revision, sha
-from tests.support.place import connected
+from tests.support.sessions import connected
 
 TABLES = {
     "identity": {"users", "accounts", "role_profiles"},

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.integration.sql.world import STOP_BOUND, Hand, Held, World
-from tests.support.place import connected
+from tests.support.sessions import connected
 
 pytestmark = pytest.mark.fresh_database  # plans depend on how rows are stored
 

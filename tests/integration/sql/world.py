@@ -19,6 +19,7 @@ import asyncpg
 from supervisor.embedded import Urls
 from tests.support.eventually import eventually
 from tests.support.scene import secret_of
+from tests.support.sessions import borrow, give_back
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -278,10 +279,10 @@ class World:
 
     async def close(self) -> None:
         for connection in self.connections:
-            connection.terminate()
+            await give_back(connection)
 
     async def hand(self, role: str) -> Hand:
-        connection: Connection = await asyncpg.connect(getattr(self.urls, role), server_settings=LONG)
+        connection = await borrow(getattr(self.urls, role), **LONG)
         self.connections.append(connection)
         return Hand(self, connection)
 

@@ -1,7 +1,7 @@
 """What `tenure migrate` would do with the domain's own migration."""
 
 from supervisor.embedded import Urls
-from tests.support.place import connected
+from tests.support.sessions import connected
 
 
 async def apply_as_owner(database: Urls, script: str) -> None:
