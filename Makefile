@@ -72,6 +72,9 @@ if [ $$lint = 0 ]; then echo "lint passed"; else echo; echo "lint FAILED:"; cat 
 exit $$((tests | lint))
 endef
 
+# Compiling the tests takes 13 s, and in a fresh clone each test process would do it by itself.
+COMPILE = [ -e tests/unit/__pycache__ ] || $(PYTEST) --collect-only -qq >/dev/null
+
 quick: venv ## run lint, unit tests and property tests: the check for every edit
 	@$(call beside_lint,$(PYTEST) -q tests/unit tests/property)
 
@@ -81,7 +84,7 @@ test: venv tools ## run lint and every test, or with AREA="scm media" the tests 
 ifdef AREA
 	@files=$$($(BIN)/python -m tests.support.areas $(AREA)) && $(PYTEST) -n $(JOBS) --dist worksteal $$files
 else
-	@$(call beside_lint,$(PYTEST) -n $(JOBS) --dist worksteal)
+	@$(call beside_lint,$(COMPILE); $(PYTEST) -n $(JOBS) --dist worksteal)
 endif
 
 chaos: venv tools ## play every fault scenario and judge what was recorded; SCENARIO=C03 SEED=7 REPEAT=10 AT_ONCE=2 LAYER=proxies

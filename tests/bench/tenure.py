@@ -7,7 +7,7 @@ from supervisor.embedded import Urls
 from tests.bench import tables
 from tests.bench.arena import Arena
 from tests.bench.contestant import Contestant, on_stage
-from tests.support.replica import free_port
+from tests.support.ports import free_port
 
 SLOTS = 1000
 

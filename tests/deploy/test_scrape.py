@@ -14,7 +14,7 @@ import yaml
 from supervisor.embedded import Urls
 from supervisor.tether import tethered
 from tests.deploy.tools import DEPLOY, RULES, program, read
-from tests.support.replica import free_port
+from tests.support.ports import free_port
 from tests.support.replicas import Fleet, replicas
 from tests.support.slowness import patient
 

@@ -21,7 +21,7 @@ from supervisor.errors import BadSettings, Conflict
 from supervisor.store import Store
 from tests.support.databases import with_port
 from tests.support.fake_replica import FakeReplica
-from tests.support.replica import free_port
+from tests.support.ports import free_port
 from tests.support.slowness import patient
 
 TOKEN = "a-token-of-this-test"

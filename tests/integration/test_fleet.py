@@ -19,7 +19,8 @@ from supervisor.config import load_settings
 from supervisor.embedded import EmbeddedPostgres, Urls, read_urls
 from supervisor.fleet import run_fleet
 from tests.support.eventually import eventually
-from tests.support.replica import free_port, timings
+from tests.support.ports import free_port
+from tests.support.replica import timings
 from tests.support.server import own_root
 from tests.support.slowness import patient, stretch
 
@@ -148,9 +149,9 @@ def test_replicas_that_refuse_their_settings_are_not_restarted(database: Urls, t
 
 
 def test_a_port_in_use_is_named_before_anything_starts(tmp_path: Path) -> None:
-    port = free_port()
-    with socket.create_server(("127.0.0.1", port)), pytest.raises(PortInUse, match=str(port)):
-        run_fleet(load_settings(http_port=port - 1, state_dir=tmp_path), 3)
+    port = free_port(3)
+    with socket.create_server(("127.0.0.1", port + 1)), pytest.raises(PortInUse, match=str(port + 1)):
+        run_fleet(load_settings(http_port=port, state_dir=tmp_path), 3)
     assert not list(tmp_path.iterdir())
 
 

@@ -9,7 +9,6 @@ import atexit
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -26,6 +25,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as NotYet
 
 from supervisor.tether import tethered
+from tests.support.ports import free_port
 from tests.support.slowness import Allowance, patient
 
 ROOT: Final = Path(__file__).parents[2]
@@ -51,7 +51,7 @@ class RedisServer:
     """A real server on loopback, without persistence: restarted, it is empty."""
 
     def __init__(self, *options: str) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -143,15 +143,10 @@ def _start(mode: str) -> str:
         atexit.register(server.kill)
         return server.url.removesuffix("/0")
     if mode == "hostile":
-        port = _free_port()
+        port = free_port()
         command = [sys.executable, "-m", "tests.support.bad_redis", str(port)]
         process = subprocess.Popen(tethered(command), cwd=ROOT)
         atexit.register(process.kill)
         return f"redis://127.0.0.1:{port}"
     assert mode == "dead", f"TENURE_TEST_REDIS is real, hostile or dead, not {mode}"
     return DEAD
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])

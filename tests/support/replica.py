@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -16,6 +15,7 @@ from supervisor.api.probes import PROBES
 from supervisor.embedded import Urls
 from supervisor.tether import tethered
 from tests.support.eventually import eventually
+from tests.support.ports import free_port
 from tests.support.redis import url_for_all
 from tests.support.slowness import patient, stretch
 
@@ -140,9 +140,3 @@ async def replica(
     finally:
         started.thaw()
         await started.kill()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

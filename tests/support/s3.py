@@ -11,7 +11,6 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -29,6 +28,7 @@ from pydantic import SecretStr
 from supervisor.artifacts.s3 import Target
 from supervisor.artifacts.signature import Credentials, sign
 from supervisor.tether import tethered
+from tests.support.ports import free_port
 from tests.support.slowness import Allowance, patient
 
 ACCESS_KEY: Final = "t:AKtest"
@@ -229,8 +229,3 @@ def _make_bucket(server: S3Server, root: Path, processes: "list[subprocess.Popen
 def _stop(process: "subprocess.Popen[bytes]") -> None:
     process.kill()
     process.wait()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.slowness import Allowance, patient
 
 # where `make test` unpacks it: installed, it would serve the whole machine
@@ -42,9 +43,7 @@ def ssh_server(place: Path) -> Iterator[Door]:
     for name in ("host", "id"):
         making = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place / name)]
         subprocess.run(making, check=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     settings = (
         f"Port {port}", "ListenAddress 127.0.0.1", f"HostKey {place}/host",
         f"AuthorizedKeysFile {place}/id.pub", "PidFile none", "StrictModes no", "UsePAM no",

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.slowness import Allowance, patient
 
 PROGRAMS = ("svn", "svnadmin", "svnserve")
@@ -113,9 +114,7 @@ class SvnServer:
 
 @contextmanager
 def svn_server(root: Path) -> Iterator[SvnServer]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     place = ["--listen-host", "127.0.0.1", "--listen-port", str(port)]
     serving = ["svnserve", "-d", "--foreground", "-r", str(root), *place]
     server = subprocess.Popen(serving)

@@ -27,7 +27,7 @@ from tests.integration.api.access_scene import (
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 from tests.support.fake_replica import FakeReplica
-from tests.support.replica import free_port
+from tests.support.ports import free_port
 from tests.support.slowness import patient
 
 UNKNOWN = shown(999, "u" * 43)
