@@ -4,21 +4,30 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser
 
 from supervisor.embedded import Urls
 from tests.browser.booth import booth
-from tests.browser.eyes import CHROMIUM, Sight, shots_in, sight
+from tests.browser.eyes import CHROMIUM, Sight, chromium, shots_in
 from tests.support.scene import Scene
 
 
-@pytest.fixture
-async def browser(tmp_path: Path) -> AsyncIterator[Sight]:
-    """Chromium; what its pages did wrong fails the test."""
+@pytest.fixture(scope="package")
+async def shared_browser() -> AsyncIterator[Browser]:
+    """One chromium for all tests of a process; it ends when the process leaves this folder."""
     if not CHROMIUM.exists():
         pytest.skip(f"needs Debian's chromium in {CHROMIUM}: apt-get install chromium")
-    async with sight(shots_in(tmp_path)) as opened:
+    async with chromium() as opened:
         yield opened
-        assert not opened.faults(), opened.faults()
+
+
+@pytest.fixture
+async def browser(shared_browser: Browser, tmp_path: Path) -> AsyncIterator[Sight]:
+    """Chromium; what its pages did wrong fails the test."""
+    sight = Sight(shared_browser, shots_in(tmp_path))
+    yield sight
+    await sight.close()
+    assert not sight.faults(), sight.faults()
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ class Eyes:
 
 @dataclass
 class Sight:
-    """The browser of one test."""
+    """The browser as one test has it: in contexts of its own, which share nothing with other tests."""
 
     browser: Browser
     shots: Path
@@ -109,6 +109,10 @@ class Sight:
     def faults(self) -> Sequence[str]:
         return [fault for eyes in self.opened for fault in eyes.faults]
 
+    async def close(self) -> None:
+        for eyes in self.opened:
+            await eyes.page.context.close()
+
 
 _tasks: set[asyncio.Task[None]] = set()
 
@@ -127,13 +131,14 @@ def _note(eyes: Eyes, kind: str, text: str) -> None:
 
 
 @asynccontextmanager
-async def sight(shots: Path) -> AsyncIterator[Sight]:
+async def chromium() -> AsyncIterator[Browser]:
+    """A browser and its driver; to start both costs more than most tests."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=str(CHROMIUM), args=list(ARGUMENTS), timeout=1000 * patient(30)
         )
         try:
-            yield Sight(browser, shots)
+            yield browser
         finally:
             await browser.close()
 
