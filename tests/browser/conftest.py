@@ -1,6 +1,6 @@
 """Fixtures of the browser's tests; where there is no browser, they are reported as not run."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,15 @@ from supervisor.embedded import Urls
 from tests.browser.booth import booth
 from tests.browser.eyes import CHROMIUM, Sight, chromium, shots_in
 from tests.support.scene import Scene
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[FAILED] = report.failed
+    return report
 
 
 @pytest.fixture(scope="package")
@@ -22,10 +31,14 @@ async def shared_browser() -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-async def browser(shared_browser: Browser, tmp_path: Path) -> AsyncIterator[Sight]:
+async def browser(
+    request: pytest.FixtureRequest, shared_browser: Browser, tmp_path: Path
+) -> AsyncIterator[Sight]:
     """Chromium; what its pages did wrong fails the test."""
     sight = Sight(shared_browser, shots_in(tmp_path))
     yield sight
+    if request.node.stash.get(FAILED, False):
+        await sight.keep_pictures()
     await sight.close()
     assert not sight.faults(), sight.faults()
 

@@ -8,13 +8,13 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from playwright.async_api import Browser, BrowserContext, Page, Request, ViewportSize, async_playwright
+from playwright.async_api import Browser, BrowserContext, Error, Page, Request, ViewportSize, async_playwright
 
 from tests.support.slowness import patient
 
@@ -32,6 +32,8 @@ ARGUMENTS: Final = (
 DESK: Final[ViewportSize] = {"width": 1280, "height": 900}
 PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
 AXE: Final = files("axe_playwright_python") / "axe.min.js"
+PICTURES: Final = "TENURE_TEST_SCREENSHOTS"
+"""Names the directory for pictures of the pages."""
 TAGS: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
@@ -53,6 +55,12 @@ class Eyes:
         return re.sub(r"\s+", " ", await self.page.locator(selector).first.inner_text()).strip()
 
     async def shoot(self, name: str) -> None:
+        """Keep a picture, if the run asks for pictures: to draw a whole page costs as much as to load it."""
+        if os.environ.get(PICTURES):
+            await self.keep_picture(name)
+
+    async def keep_picture(self, name: str) -> None:
+        self.shots.mkdir(parents=True, exist_ok=True)
         await self.page.screenshot(path=self.shots / f"{name}.png", full_page=True)
 
     async def complaints(self, *rules: str) -> list[str]:
@@ -109,6 +117,12 @@ class Sight:
     def faults(self) -> Sequence[str]:
         return [fault for eyes in self.opened for fault in eyes.faults]
 
+    async def keep_pictures(self) -> None:
+        """Show what a test that failed saw last."""
+        for number, eyes in enumerate(self.opened):
+            with suppress(Error):  # the page may be gone
+                await eyes.keep_picture(f"failed-{number}")
+
     async def close(self) -> None:
         for eyes in self.opened:
             await eyes.page.context.close()
@@ -145,6 +159,4 @@ async def chromium() -> AsyncIterator[Browser]:
 
 def shots_in(directory: Path) -> Path:
     """Where pictures are kept: TENURE_TEST_SCREENSHOTS, or the test's own directory."""
-    kept = Path(os.environ.get("TENURE_TEST_SCREENSHOTS") or directory / "screenshots")
-    kept.mkdir(parents=True, exist_ok=True)
-    return kept
+    return Path(os.environ.get(PICTURES) or directory / "screenshots")
