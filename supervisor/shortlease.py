@@ -11,11 +11,13 @@ import math
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from supervisor.clock import Clock
-from supervisor.hints import Hints
 from supervisor.logs import logger
+
+if TYPE_CHECKING:
+    from supervisor.hints import Hints
 
 TTL_SECONDS: Final = 2.0
 UNASKED_SECONDS: Final = 30.0
@@ -27,7 +29,7 @@ _log = logger("shortlease")
 class ShortLeases:
     """Of one leader's tenure. Without Redis, nothing is ever put off."""
 
-    def __init__(self, hints: Hints | None = None, clock: Clock | None = None) -> None:
+    def __init__(self, hints: "Hints | None" = None, clock: Clock | None = None) -> None:
         self._hints = hints
         self._clock = clock or Clock()
         self._token = uuid.uuid4().hex
