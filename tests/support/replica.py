@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 
@@ -15,6 +15,7 @@ from supervisor.api.probes import PROBES
 from supervisor.embedded import Urls
 from supervisor.tether import tethered
 from tests.support.eventually import eventually
+from tests.support.forks import fork
 from tests.support.ports import free_port
 from tests.support.redis import url_for_all
 from tests.support.slowness import patient, stretch
@@ -41,8 +42,18 @@ class ReplicaEnded(Exception):
     """The replica ended while a test waited for its answer."""
 
 
+class Process(Protocol):
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    async def wait(self) -> int: ...
+
+
 class Replica:
-    def __init__(self, process: asyncio.subprocess.Process, port: int, log: Path) -> None:
+    def __init__(self, process: Process, port: int, log: Path) -> None:
         self._process = process
         self.port = port
         self.log = log
@@ -111,9 +122,13 @@ async def replica(
     *,
     env: Mapping[str, str] = {},
     command: Sequence[str] = COMMAND,
+    variant: str | None = None,
     ready: str | None = "/healthz",
 ) -> AsyncIterator[Replica]:
-    """A replica on this database; `env` adds to or replaces its TENURE_ settings. It dies with the test."""
+    """A replica on this database; `env` adds to or replaces its TENURE_ settings. It dies with the test.
+
+    Instead of a command, `variant` names a kind of replica (variants.py) that is forked.
+    """
     port = free_port()
     settings = {
         "TENURE_DATABASE_URL": urls.control,
@@ -129,9 +144,13 @@ async def replica(
     clean = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
     log = directory / f"replica-{port}.log"
     with log.open("wb") as sink:
-        process = await asyncio.create_subprocess_exec(
-            *tethered(command), env={**clean, **settings}, cwd=directory, stdout=sink, stderr=sink
-        )
+        process: Process
+        if variant is not None:
+            process = await fork(variant, {**clean, **settings}, directory, sink)
+        else:
+            process = await asyncio.create_subprocess_exec(
+                *tethered(command), env={**clean, **settings}, cwd=directory, stdout=sink, stderr=sink
+            )
     started = Replica(process, int(settings["TENURE_HTTP_PORT"]), log)
     try:
         if ready:

@@ -14,7 +14,6 @@ import asyncio
 import json
 import re
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -263,7 +262,7 @@ class Fleet:
                 urls,
                 self.directory,
                 env={**timings(self.stretch), **self.env, **env},
-                command=(sys.executable, "-m", "tests.support.variants", variant),
+                variant=variant,
             )
         )
         worker_id = await eventually(process.worker_id, timeout=30, what="who the replica is")

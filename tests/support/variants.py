@@ -1,4 +1,4 @@
-"""Replicas with one thing taken out or added, for tests: `python -m tests.support.variants NAME`.
+"""Replicas with one thing taken out or added, for tests.
 
 They show what a guard is for (without it the next one must hold), or bring about a situation that is hard to
 get otherwise.
@@ -6,7 +6,6 @@ get otherwise.
 
 import ctypes
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,13 +15,12 @@ from typing import Any
 import anyio
 
 from supervisor.actor import Actor
-from supervisor.config import Settings, load_settings
+from supervisor.config import Settings
 from supervisor.domain import Domain
 from supervisor.election import Election, Tenure
 from supervisor.leader import Leader
 from supervisor.replica import Replica
 from supervisor.urls import RuntimeUrls
-from supervisor.wiring import run_replica
 
 ORDERS = "TENURE_TEST_ORDERS"
 Domains = Sequence[Domain]
@@ -174,7 +172,3 @@ VARIANTS: dict[str, type[Replica]] = {
     "never-stops": NeverStops,
     "blockable": Blockable,
 }
-
-
-if __name__ == "__main__":
-    sys.exit(run_replica(load_settings(), VARIANTS[sys.argv[1]]))
