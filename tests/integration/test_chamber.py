@@ -128,7 +128,7 @@ async def test_too_much_computing_ends_the_child_only() -> None:
 async def test_computing_is_counted_for_each_request_anew() -> None:
     async with chambers_of(cpu_seconds=1) as chambers:
         pid = await pid_of(chambers)
-        for _ in range(4):
+        for _ in range(3):
             await do(chambers, "burn", seconds=0.4)
         assert await pid_of(chambers) == pid
 
@@ -193,7 +193,7 @@ async def test_neither_descriptors_nor_children_are_left_over(tmp_path: Path) ->
         async with chambers_of(2) as chambers:
             await pid_of(chambers)
             async with anyio.create_task_group() as group:
-                for number in range(200):
+                for number in range(100):
                     group.start_soon(_any_end, chambers, deeds[number % len(deeds)], source, output)
             assert len(children() - before_children) <= 2
             assert chambers._slots.value == 2

@@ -19,6 +19,7 @@ from supervisor.config import load_settings
 from supervisor.embedded import EmbeddedPostgres, Urls, read_urls
 from supervisor.fleet import run_fleet
 from tests.support.eventually import eventually
+from tests.support.place import value
 from tests.support.ports import free_port
 from tests.support.replica import timings
 from tests.support.server import own_root
@@ -85,29 +86,25 @@ def parent(directory: Path, command: Sequence[str] = STAND_INS, **env: str) -> I
         process.wait()
 
 
-async def test_three_replicas_with_the_urls_of_their_roles_drain_on_sigterm(
+async def test_three_replicas_with_the_urls_of_their_roles_are_replaced_and_drain_on_sigterm(
     database: Urls, tmp_path: Path
 ) -> None:
+    """One that dies is replaced by a new process on its port."""
     with parent(tmp_path, TENURE_DATABASE_URL=database.control, TENURE_SLOTS="3") as fleet:
         replicas = await fleet.up()
         assert len(set(replicas.values())) == 3
         given = fleet.given(next(iter(replicas)))
         assert (given["TENURE_DATABASE_URL"], given["TENURE_SLOTS"]) == (database.control, "3")
         assert all(f":{port}/" in fleet.output() for port in replicas.values())
+
+        victim = next(iter(replicas))
+        os.kill(victim, signal.SIGKILL)
+        await eventually(lambda: len(fleet.replicas().keys() - replicas.keys()) == 1, timeout=20)
+        assert sorted(fleet.replicas().values()) == sorted(replicas.values())
+
         fleet.process.terminate()
         assert fleet.process.wait(patient(20)) == 0
         assert not fleet.replicas()
-
-
-async def test_a_replica_that_dies_is_replaced_by_a_new_process_on_its_port(
-    database: Urls, tmp_path: Path
-) -> None:
-    with parent(tmp_path, TENURE_DATABASE_URL=database.control) as fleet:
-        before = await fleet.up()
-        victim = next(iter(before))
-        os.kill(victim, signal.SIGKILL)
-        await eventually(lambda: len(fleet.replicas().keys() - before.keys()) == 1, timeout=20)
-        assert sorted(fleet.replicas().values()) == sorted(before.values())
 
 
 async def test_replicas_die_with_a_killed_parent(database: Urls, tmp_path: Path) -> None:
@@ -187,7 +184,12 @@ async def test_the_sample_runs_on_three_real_replicas_under_one_leader() -> None
             fleet.lives()
             return _status(root / "state")
 
-        await eventually(lambda: status()["runs"]["SUCCEEDED"] >= 4, timeout=40, interval=0.5)
+        urls = read_urls(root / "state")
+        assert urls
+        done = "SELECT count(*) >= 4 FROM supervisor.job_run WHERE state = 'SUCCEEDED'"
+        # asked here, since each `tenure status` takes as long as the whole work
+        await eventually(lambda: value(urls.control, done), timeout=40, interval=0.2)
+        await eventually(lambda: status()["runs"]["SUCCEEDED"] >= 4, interval=0.5)
         now = status()
         assert [replica["state"] for replica in now["replicas"]] == ["active"] * 3
         assert now["leader"]["worker_id"] in {replica["worker_id"] for replica in now["replicas"]}
