@@ -34,7 +34,11 @@ def program(name: str) -> str:
 
 def ask(name: str, *args: str | Path) -> subprocess.CompletedProcess[str]:
     command = [program(name), *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=patient(60), check=False)
+    # promtool spends a quarter of its processor time on garbage, and needs 170 MB instead of 65 MB without
+    seldom = {**os.environ, "GOGC": "400"}
+    return subprocess.run(
+        command, env=seldom, capture_output=True, text=True, timeout=patient(60), check=False
+    )
 
 
 def passes(name: str, *args: str | Path) -> str:
