@@ -186,10 +186,14 @@ class Fleet:
 
     async def states(self, runs: Sequence[int]) -> dict[str, int]:
         """How many roots stand where."""
-        counts: dict[str, int] = {}
-        for row in await self.last(runs):
-            counts[row["state"]] = counts.get(row["state"], 0) + 1
-        return counts
+        rows = await self.rows(
+            """SELECT state::text, count(*) FROM (
+                   SELECT DISTINCT ON (root_id) state FROM supervisor.job_run
+                   WHERE root_id = ANY ($1::bigint[]) ORDER BY root_id, attempt DESC) newest
+               GROUP BY state""",
+            runs,
+        )
+        return {row["state"]: row["count"] for row in rows}
 
     async def succeeded(self, runs: Sequence[int]) -> bool:
         return await self.states(runs) == {"SUCCEEDED": len(runs)}
