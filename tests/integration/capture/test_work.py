@@ -142,10 +142,17 @@ async def test_a_frozen_reader_that_comes_back_writes_nothing(database: Urls, tm
 async def test_a_reader_that_leaves_gives_its_session_back(database: Urls, tmp_path: Path) -> None:
     """There is no way back to pending: it is stale at once, and another one reads it."""
     async with readers(database, tmp_path, 1) as fleet:
-        session = await send(fleet, *[picture(*DAY)] * 12)
+        session = await send(fleet, *[picture(*DAY)] * 6)
         first = await reader(fleet, session)
         first.term()
+
+        async def told() -> bool:
+            return any(line["event"] == "draining" for line in first.said())
+
+        await fleet.until(told, within=10, what="the drain", interval=0.01)
         first.term()  # at once, not when it has finished
+        await first.replica.wait()
+        assert (await session_of(fleet, session))["state"] == "processing", "it left before its end"
         await fleet.start(1, variant="short-leases")
         row = await ended(fleet, session)
         assert row["state"] == "done"
