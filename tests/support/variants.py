@@ -8,6 +8,7 @@ import ctypes
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from supervisor.actor import Actor
 from supervisor.config import Settings
 from supervisor.domain import Domain
 from supervisor.election import Election, Tenure
+from supervisor.errors import OutcomeUnknown
 from supervisor.leader import Leader
 from supervisor.replica import Replica
 from supervisor.urls import RuntimeUrls
@@ -142,7 +144,10 @@ class _BlindElection(Election):
     async def _renew(self, tenure: Tenure) -> None:
         while True:
             await self._clock.sleep(self._timings.renew_retry)
-            await self._store.row("renew_tenure", tenure.epoch, self._worker_id, self._timings.leader_lease)
+            with suppress(OutcomeUnknown):  # it was frozen in the middle of the call
+                await self._store.row(
+                    "renew_tenure", tenure.epoch, self._worker_id, self._timings.leader_lease
+                )
 
 
 class _BlindLeader(Leader):
