@@ -15,9 +15,9 @@ from supervisor.api.probes import PROBES
 from supervisor.embedded import Urls
 from supervisor.tether import tethered
 from tests.support.eventually import eventually
-from tests.support.forks import fork
 from tests.support.ports import free_port
 from tests.support.redis import url_for_all
+from tests.support.replica_forks import fork
 from tests.support.slowness import patient, stretch
 
 COMMAND = (sys.executable, "-m", "supervisor.cli", "up")

@@ -1,6 +1,6 @@
 """Replicas that are forked from a process with everything imported: importing it all takes each 0.6 s of CPU.
 
-Each test process starts one parent of replicas (parent_of_replicas.py) when it first needs it.
+Each test process starts one fork server (replica_fork_server.py) when it first needs it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 
 from supervisor.tether import tethered
 
-ORDER_BYTES: Final = 1 << 17
+REQUEST_BYTES: Final = 1 << 17
 
 
 class Fork:
@@ -44,28 +44,28 @@ class Fork:
 
 
 @dataclass
-class Parent:
-    """The parent of this process's replicas, seen from the test process."""
+class ForkServer:
+    """The fork server of this process's replicas, seen from the test process."""
 
     process: "subprocess.Popen[bytes]"
-    orders: socket.socket
+    requests: socket.socket
 
     @classmethod
-    def start(cls) -> "Parent":
+    def start(cls) -> "ForkServer":
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * ORDER_BYTES)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * REQUEST_BYTES)
         with theirs:
             command = tethered(
-                [sys.executable, "-m", "tests.support.parent_of_replicas", str(theirs.fileno())]
+                [sys.executable, "-m", "tests.support.replica_fork_server", str(theirs.fileno())]
             )
             process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         return cls(process, ours)
 
     async def fork(self, variant: str, env: Mapping[str, str], directory: Path, log: BinaryIO) -> Fork:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        order = json.dumps({"variant": variant, "env": dict(env), "directory": str(directory)})
+        request = json.dumps({"variant": variant, "env": dict(env), "directory": str(directory)})
         with theirs:
-            socket.send_fds(self.orders, [order.encode()], [log.fileno(), theirs.fileno()])
+            socket.send_fds(self.requests, [request.encode()], [log.fileno(), theirs.fileno()])
         ours.setblocking(False)
         try:
             await _readable(ours)
@@ -75,23 +75,23 @@ class Parent:
             raise
 
     def close(self) -> None:
-        self.orders.close()
+        self.requests.close()
         self.process.wait()
 
 
-_parents: list[Parent] = []
+_servers: list[ForkServer] = []
 
 
 async def fork(variant: str, env: Mapping[str, str], directory: Path, log: BinaryIO) -> Fork:
     """Start a replica of this kind; its output goes to the log."""
-    if not _parents:
-        _parents.append(Parent.start())
-        atexit.register(_parents[0].close)
-    return await _parents[0].fork(variant, env, directory, log)
+    if not _servers:
+        _servers.append(ForkServer.start())
+        atexit.register(_servers[0].close)
+    return await _servers[0].fork(variant, env, directory, log)
 
 
 def _number(said: bytes) -> int:
-    assert said, "the parent of the replicas has ended"
+    assert said, "the fork server has ended"
     return int(said)
 
 

@@ -1,4 +1,4 @@
-"""Fork replicas on demand: `python -m tests.support.parent_of_replicas FD`, started by forks.py.
+"""Fork replicas on demand: `python -m tests.support.replica_fork_server FD`, started by replica_forks.py.
 
 It has one thread and no event loop, and imports what a replica imports. A child gets an environment, a
 directory and a log of its own, goes on as `python -m supervisor.cli up` would after its imports, and ends as
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from supervisor.config import load_settings
 from supervisor.tether import PR_SET_PDEATHSIG
 from supervisor.wiring import run_replica
-from tests.support.forks import ORDER_BYTES
+from tests.support.replica_forks import REQUEST_BYTES
 from tests.support.variants import VARIANTS
 
 
@@ -29,28 +29,28 @@ class Child(NamedTuple):
     pid: int
     line: socket.socket
 
-    def tell(self, number: int) -> None:
+    def send(self, number: int) -> None:
         with suppress(BrokenPipeError):  # the test that asked for it is over
             self.line.send(b"%d" % number)
 
 
 @dataclass
-class Forker:
-    orders: socket.socket
+class ForkServer:
+    requests: socket.socket
     children: dict[int, Child] = field(default_factory=dict)
 
     def serve(self) -> str | None:
-        """Return None when nobody gives orders any more; in a child, the variant that it is."""
+        """Return None when nobody sends requests any more; in a child, the variant that it is."""
         while True:
-            ready, _, _ = select.select([self.orders.fileno(), *self.children], [], [])
+            ready, _, _ = select.select([self.requests.fileno(), *self.children], [], [])
             for process in self.children.keys() & ready:
-                self._bury(process)
-            if self.orders.fileno() in ready:
-                order, files, _, _ = socket.recv_fds(self.orders, ORDER_BYTES, maxfds=2)
-                if not order:
+                self._reap(process)
+            if self.requests.fileno() in ready:
+                request, files, _, _ = socket.recv_fds(self.requests, REQUEST_BYTES, maxfds=2)
+                if not request:
                     return None
                 if self._fork(files):
-                    return _become(files[0], **json.loads(order))
+                    return _become(files[0], **json.loads(request))
 
     def _fork(self, files: list[int]) -> bool:
         """Return whether this is the child."""
@@ -58,7 +58,7 @@ class Forker:
         pid = os.fork()
         if pid == 0:
             _die_with(parent)
-            self.orders.close()
+            self.requests.close()
             os.close(line)
             for process, sibling in self.children.items():
                 os.close(process)
@@ -67,14 +67,14 @@ class Forker:
         os.close(log)
         child = Child(pid, socket.socket(fileno=line))
         self.children[os.pidfd_open(pid)] = child
-        child.tell(pid)
+        child.send(pid)
         return False
 
-    def _bury(self, process: int) -> None:
+    def _reap(self, process: int) -> None:
         child = self.children.pop(process)
         os.close(process)
         _, status = os.waitpid(child.pid, 0)
-        child.tell(os.waitstatus_to_exitcode(status))
+        child.send(os.waitstatus_to_exitcode(status))
         child.line.close()
 
 
@@ -97,7 +97,7 @@ def _become(log: int, *, variant: str, env: Mapping[str, str], directory: str) -
 def main() -> None:
     # A child that collects garbage shall not copy what it has from here.
     gc.freeze()
-    variant = Forker(socket.socket(fileno=int(sys.argv[1]))).serve()
+    variant = ForkServer(socket.socket(fileno=int(sys.argv[1]))).serve()
     if variant is not None:
         sys.exit(run_replica(load_settings(), VARIANTS[variant]))
 
