@@ -113,10 +113,11 @@ def test_an_empty_library_is_covered(root: Beneath) -> None:
 def test_what_cannot_be_read_is_a_fault_and_the_walk_goes_on(root: Beneath, library: Path) -> None:
     fill(library, "a", "closed/x", "half/y", "z")
     (library / "closed").chmod(0)
-    (library / "half").chmod(0o744)  # its names can be read, its files cannot be looked at
+    (library / "half").chmod(0o444)  # its names can be read, its files cannot be looked at
     with unprivileged():
         (batch,) = batches(root)
-    (library / "closed").chmod(0o755)
+    for name in ("closed", "half"):
+        (library / name).chmod(0o755)
     assert batch.paths == ["a", "z"]
     assert batch.faults == [Fault("closed", "PERMISSION_DENIED"), Fault("half/y", "PERMISSION_DENIED")]
 
@@ -127,10 +128,10 @@ def test_a_fault_stands_in_the_batch_of_its_range(root: Beneath, library: Path, 
     fill(library, "a", "b/x", "c", "d/x", "e/x", "f/1", "f/2", "f/3", "g/1", "g/2", "g/3")
     for closed in ("b", "d", "e"):
         (library / closed).chmod(0)
-    (library / "f").chmod(0o744)
+    (library / "f").chmod(0o444)
     with unprivileged():
         walked = list(batches(root, size=size))
-    for closed in ("b", "d", "e"):
+    for closed in ("b", "d", "e", "f"):
         (library / closed).chmod(0o755)
     for path in ("b/x", "d/x", "e/x", "f/1", "f/2", "f/3"):
         (batch,) = (batch for batch in walked if batch.after < path and (path <= batch.upto or batch.final))
