@@ -3,8 +3,9 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Annotated, Final
 
+from fastapi import Depends
 from starlette.requests import Request
 
 from supervisor.errors import Forbidden
@@ -49,6 +50,14 @@ def principal_of(request: Request) -> Principal:
     asking = request.scope["state"]["principal"]
     assert isinstance(asking, Principal)  # noqa: S101  the gate's own
     return asking
+
+
+def actor(request: Request) -> str:
+    """Who acts, as the audit names it."""
+    return principal_of(request).name
+
+
+Actor = Annotated[str, Depends(actor)]
 
 
 def needs(role: Role) -> Callable[[Request], Awaitable[Principal]]:

@@ -16,9 +16,10 @@ from actors.dedup.api.job_models import (
     Recovered,
     Status,
 )
-from actors.dedup.api.models import ACTOR, Cursor, ShortPageLimit, page_of
+from actors.dedup.api.models import Cursor, ShortPageLimit, page_of
 from actors.dedup.api.refusals import Route, documented
 from actors.dedup.api.worker import SCAN_HASH
+from supervisor.api.principal import Actor
 from supervisor.api.view import ReplicaView
 from supervisor.errors import NotFound
 from supervisor.lease_sql import render
@@ -40,17 +41,19 @@ class Jobs:
         self._store = store
         self._recover = render(SCAN_HASH).recover
 
-    async def request(self, asked: Annotated[JobRequest, Body(openapi_examples=EXAMPLES)]) -> Job:
+    async def request(
+        self, actor: Actor, asked: Annotated[JobRequest, Body(openapi_examples=EXAMPLES)]
+    ) -> Job:
         """One scan or hash is active at a time: a second one is a conflict. A deletion names its group, and
         is a dry run unless it says otherwise and the setting `dedup_allow_real_delete` permits it."""
         if isinstance(asked, DeleteRequest):
             key = parse_group_key(asked.group_key)
             query = "request_dedup_delete"
             wanted = (key.hash_algorithm, key.content_hash, asked.keep, asked.remove, asked.dry_run)
-            return _job(await self._store.row(query, ACTOR, *wanted))
+            return _job(await self._store.row(query, actor, *wanted))
         payload = asked.payload.model_dump_json(exclude_none=True)
         row = await self._store.row(
-            "request_dedup_job", ACTOR, asked.kind, asked.library, payload, asked.dry_run
+            "request_dedup_job", actor, asked.kind, asked.library, payload, asked.dry_run
         )
         return _job(row)
 
@@ -79,13 +82,13 @@ class Jobs:
         moves = await self._store.rows("list_dedup_moves", job_id, MOVES_SHOWN)
         return JobWithMoves.model_validate({**row, "moves": [dict(move) for move in reversed(moves)]})
 
-    async def cancel(self, job_id: UUID) -> Job:
+    async def cancel(self, actor: Actor, job_id: UUID) -> Job:
         """Its worker finds out with its next heartbeat, and stops."""
-        return _job(await self._store.row("cancel_dedup_job", ACTOR, job_id))
+        return _job(await self._store.row("cancel_dedup_job", actor, job_id))
 
-    async def reset(self, job_id: UUID) -> Job:
+    async def reset(self, actor: Actor, job_id: UUID) -> Job:
         """A retryable job goes back to pending before its time."""
-        return _job(await self._store.row("reset_dedup_job", ACTOR, job_id))
+        return _job(await self._store.row("reset_dedup_job", actor, job_id))
 
     async def recover_stale(self) -> Recovered:
         """Scans and hashes whose lease ran out become retryable, as the next claim would make them."""

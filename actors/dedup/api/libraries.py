@@ -16,10 +16,11 @@ from actors.dedup.api.cursors import (
     parse_path_cursor,
     path_cursor,
 )
-from actors.dedup.api.models import ACTOR, Body, Cursor, Name, Page, PageLimit, PathId, PathName, page_of
+from actors.dedup.api.models import Body, Cursor, Name, Page, PageLimit, PathId, PathName, page_of
 from actors.dedup.api.refusals import Route, documented
 from actors.dedup.confine import FileTrouble, library_root
 from actors.dedup.removal import remove_library
+from supervisor.api.principal import Actor
 from supervisor.api.view import ReplicaView
 from supervisor.errors import Conflict, NotFound
 from supervisor.store import Record
@@ -114,11 +115,11 @@ class Libraries:
         self._store = view.store
         self._libraries_dir = view.settings.libraries_dir
 
-    async def add(self, asked: LibraryRequest) -> Library:
+    async def add(self, actor: Actor, asked: LibraryRequest) -> Library:
         """Nothing is scanned yet. The path is one below the libraries' directory, without `..`, `~` and `$`,
         and is a directory that no symbolic link leads to."""
         await self._check(asked.path)
-        row = await self._store.row("add_library_root", ACTOR, asked.name, asked.path)
+        row = await self._store.row("add_library_root", actor, asked.name, asked.path)
         return _library(row, asked.name)
 
     async def _check(self, path: str) -> None:
@@ -141,9 +142,9 @@ class Libraries:
     async def read(self, name: PathName) -> Library:
         return _library(await self._store.row("read_library_root", name), name)
 
-    async def remove(self, name: PathName) -> None:
+    async def remove(self, actor: Actor, name: PathName) -> None:
         """The database forgets it: files, jobs, thumbnails. The originals stay as they are."""
-        await remove_library(self._store, ACTOR, name)
+        await remove_library(self._store, actor, name)
 
     async def list_sessions(
         self, name: PathName, limit: PageLimit = 100, cursor: Cursor = None

@@ -7,8 +7,9 @@ from fastapi import APIRouter, Body, status
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from actors.dedup.api import models
-from actors.dedup.api.models import ACTOR, Prose
+from actors.dedup.api.models import Prose
 from actors.dedup.api.refusals import Route, documented
+from supervisor.api.principal import Actor
 from supervisor.api.view import ReplicaView
 from supervisor.errors import NotFound
 from supervisor.store import Record, Store
@@ -94,10 +95,10 @@ class Maintenance:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def request(self, asked: Asked) -> Checkpoint:
+    async def request(self, actor: Actor, asked: Asked) -> Checkpoint:
         """At most one in `dedup_wal_interval_seconds`; `truncate` needs `dedup_allow_wal_truncate`."""
         row = await self._store.row(
-            "request_wal_checkpoint", ACTOR, asked.mode, asked.reason, asked.execute_after
+            "request_wal_checkpoint", actor, asked.mode, asked.reason, asked.execute_after
         )
         return _checkpoint(row)
 

@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from actors.dedup.api.cursors import ID_MOST
 from supervisor.store import Record
 
-ACTOR = "api"
 LIBRARY_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
 # A number in a body is a number: neither "7" nor true. PostgreSQL's bigint ends at ID_MOST.

@@ -7,10 +7,11 @@ from fastapi import APIRouter, Path, Request, Response, status
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.dedup.api.cursors import parse_cleanup_key
-from actors.dedup.api.models import ACTOR, Body, Dimension, RowId
+from actors.dedup.api.models import Body, Dimension, RowId
 from actors.dedup.api.refusals import Route, documented
 from actors.dedup.api.thumb_content import content_answer
 from actors.dedup.canvas import thumbs_dir
+from supervisor.api.principal import Actor
 from supervisor.api.view import ReplicaView
 from supervisor.errors import Conflict, NotFound
 from supervisor.store import Record
@@ -157,10 +158,10 @@ class Thumbs:
             raise NotFound(kind="thumbnail", name=key)
         return await content_answer(self._directory, row, request.headers.get("if-none-match"))
 
-    async def clean_group(self, asked: CleanupRequest) -> Cleanup:
+    async def clean_group(self, actor: Actor, asked: CleanupRequest) -> Cleanup:
         """Thumbnails of a group are removed after a delay, and nothing else; asked again, it is the same."""
         key = parse_cleanup_key(asked.group_key)
-        row = await self._store.row("schedule_group_cleanup", ACTOR, key, asked.delay_seconds)
+        row = await self._store.row("schedule_group_cleanup", actor, key, asked.delay_seconds)
         if row is None:
             raise Conflict(what="the cleanup of this group has just ended: ask again")
         return Cleanup.model_validate(dict(row))

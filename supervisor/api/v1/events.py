@@ -7,9 +7,9 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from supervisor import operations
-from supervisor.api.principal import Role
+from supervisor.api.principal import Actor, Role
 from supervisor.api.v1.paging import BIGINT, SCAN_ROWS, Cursor, Limit, Page, decode, encode, page
-from supervisor.api.v1.route import TEXT, Actor, Asked, Filter, Hanger, Key, answer
+from supervisor.api.v1.route import TEXT, Asked, Filter, Hanger, Key, answer
 from supervisor.api.view import ReplicaView
 from supervisor.sight import Raw
 from supervisor.store import Store

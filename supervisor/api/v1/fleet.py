@@ -7,9 +7,9 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from supervisor import operations
-from supervisor.api.principal import Role
+from supervisor.api.principal import Actor, Role
 from supervisor.api.v1.paging import BIGINT, Cursor, Limit, Page, decode, encode, page
-from supervisor.api.v1.route import TEXT, Actor, Hanger, answer
+from supervisor.api.v1.route import TEXT, Hanger, answer
 from supervisor.api.view import ReplicaView
 from supervisor.config import Timings
 from supervisor.status import contact

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from supervisor import operations
-from supervisor.api.principal import Role
+from supervisor.api.principal import Actor, Role
 from supervisor.api.v1.paging import BIGINT, SCAN_ROWS, Cursor, Limit, Page, decode, encode, page
-from supervisor.api.v1.route import TEXT, Actor, Asked, Filter, Hanger, answer
+from supervisor.api.v1.route import TEXT, Asked, Filter, Hanger, answer
 from supervisor.api.view import ReplicaView
 from supervisor.config import Timings
 from supervisor.sight import Raw

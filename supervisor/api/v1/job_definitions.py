@@ -9,9 +9,9 @@ from fastapi import APIRouter, Body, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from supervisor import operations
-from supervisor.api.principal import Role
+from supervisor.api.principal import Actor, Role
 from supervisor.api.v1.paging import Cursor, Limit, Page, decode, encode, page
-from supervisor.api.v1.route import Actor, Asked, Filter, Hanger, JobName, Key, Moment, answer
+from supervisor.api.v1.route import Asked, Filter, Hanger, JobName, Key, Moment, answer
 from supervisor.api.view import ReplicaView
 from supervisor.errors import BadInput
 from supervisor.jobspec import FIELDS

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, StringConstraints
 
-from supervisor.api.principal import Role, needs, principal_of
+from supervisor.api.principal import Role, needs
 from supervisor.api.v1.paging import BIGINT, EARLIEST, LATEST
 from supervisor.sight import rendered
 
@@ -42,18 +42,12 @@ _PROBLEM: Final[Mapping[str, Any]] = {
 }
 
 
-def actor(request: Request) -> str:
-    """Who acts, as the audit names it."""
-    return principal_of(request).name
-
-
 def _bounded(moment: datetime) -> datetime:
     if not EARLIEST <= moment <= LATEST:
         raise ValueError(f"must be between {EARLIEST.date()} and {LATEST.date()}")
     return moment
 
 
-Actor = Annotated[str, Depends(actor)]
 RunId = Annotated[int, Path(ge=1, le=BIGINT, description="the id of a run", examples=[7])]
 JobName = Annotated[
     str, Path(max_length=200, pattern=TEXT, description="the name of a job", examples=["nightly"])

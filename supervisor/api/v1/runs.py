@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from supervisor import operations
-from supervisor.api.principal import Role
+from supervisor.api.principal import Actor, Role
 from supervisor.api.v1.paging import BIGINT, Cursor, Limit, Page, decode
-from supervisor.api.v1.route import Actor, Filter, Hanger, Moment, RunId, answer
+from supervisor.api.v1.route import Filter, Hanger, Moment, RunId, answer
 from supervisor.api.v1.run_models import (
     CancelAnswer,
     OutcomesAnswer,

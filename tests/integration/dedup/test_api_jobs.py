@@ -1,13 +1,15 @@
 """Jobs over HTTP: one scan or hash at a time, pages without gap or repeat, and refusals that say why."""
 
 import uuid
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from supervisor.embedded import Urls
 from tests.integration.dedup import api_scene
-from tests.integration.dedup.api_scene import DIGEST, Scene, is_problem
+from tests.integration.dedup.api_scene import DIGEST, Scene, is_problem, scene_of
 
 module_scene, scene = api_scene.module_scene, api_scene.library_scene
 
@@ -41,15 +43,34 @@ async def moved(scene: Scene, job: str, *statuses: str) -> None:
     ],
 )
 async def test_a_job_is_made_as_it_was_asked_for(scene: Scene, body: dict[str, Any]) -> None:
-    """R000-02: what the API writes is in lower case, and it is the API that asked."""
+    """R000-02: what the API writes is in lower case, with the name of who asked."""
     made = await make(scene, body)
-    assert (made["kind"], made["status"], made["requested_by"]) == (body["kind"], "pending", "api")
+    assert (made["kind"], made["status"], made["requested_by"]) == (body["kind"], "pending", "loopback")
     assert (made["library"], made["payload"]) == (body.get("library"), body.get("payload", {}))
     assert made["dry_run"] is True
     row = await scene.admin.fetchrow("SELECT kind, status FROM dedup.jobs")
     assert tuple(row or ()) == (body["kind"], "pending")
     actor = await scene.admin.fetchval("SELECT actor FROM supervisor.audit WHERE action LIKE 'dedup.%'")
-    assert actor == "api"
+    assert actor == "loopback"
+
+
+async def test_the_audit_names_the_token_that_asked(emptied_database: Urls, tmp_path: Path) -> None:
+    token = "a" * 40
+    async with scene_of(emptied_database, tmp_path, api_token=token, http_host="0.0.0.0") as scene:
+        scene.http.headers["Authorization"] = f"Bearer {token}"
+        (scene.libraries / "photos").mkdir()
+        answers = [
+            await scene.post("/libraries", {"name": "photos", "path": "photos"}),
+            job := await scene.post("/jobs", SCAN),
+            await scene.post(f"/jobs/{job.json()['id']}/cancel"),
+            await scene.post("/maintenance/wal/checkpoint", {}),
+            await scene.post("/thumbs/cleanup/group", {"group_key": KEY, "delay_seconds": 60}),
+            await scene.http.delete("/api/v1/libraries/photos"),
+        ]
+        assert [answer.status_code for answer in answers if answer.is_error] == []
+        rows = await scene.admin.fetch("SELECT actor, action FROM supervisor.audit ORDER BY id")
+    assert len(rows) >= 5
+    assert {row["actor"] for row in rows} == {"TENURE_API_TOKEN"}
 
 
 @pytest.mark.parametrize(
@@ -223,7 +244,7 @@ async def test_a_job_shows_its_moves_and_not_its_token(scene: Scene) -> None:
     shown = (await scene.get(f"/jobs/{job}")).json()
     moves = [(move["from_status"], move["to_status"], move["worker_id"]) for move in shown["moves"]]
     assert moves == [(None, "pending", None), ("pending", "running", "w7"), ("running", "cancelled", "w7")]
-    assert (shown["error_code"], shown["error_message"]) == ("CANCELLED", "cancelled by api")
+    assert (shown["error_code"], shown["error_message"]) == ("CANCELLED", "cancelled by loopback")
     token = await scene.admin.fetchval("SELECT claim_id::text FROM dedup.jobs")
     for answer in (await scene.get(f"/jobs/{job}"), await scene.get("/jobs")):
         assert token not in answer.text

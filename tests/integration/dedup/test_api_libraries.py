@@ -50,7 +50,7 @@ async def test_a_library_is_added_shown_and_forgotten(scene: Scene) -> None:
     actors = await scene.admin.fetch(
         "SELECT DISTINCT actor FROM supervisor.audit WHERE action LIKE 'library.%'"
     )
-    assert [row["actor"] for row in actors] == ["api"]
+    assert [row["actor"] for row in actors] == ["loopback"]
 
 
 @pytest.mark.parametrize(

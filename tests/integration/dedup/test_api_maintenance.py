@@ -23,7 +23,7 @@ async def test_a_checkpoint_is_queued_with_its_time(scene: Scene) -> None:
         202,
         "pending",
         "restart",
-        "api",
+        "loopback",
     )
     assert made["execute_after"] == "2150-01-01T00:00:00Z"
     assert (await scene.get(f"{CHECKPOINT}/latest")).json() == made

@@ -316,7 +316,7 @@ async def test_a_cleanup_is_scheduled_once(scene: Scene) -> None:
         """SELECT status, requested_by, execute_after - created_at BETWEEN '59 s' AND '61 s'
              FROM dedup.thumbnail_cleanup_jobs"""
     )
-    assert tuple(row or ()) == ("pending", "api", True)
+    assert tuple(row or ()) == ("pending", "loopback", True)
 
 
 @pytest.mark.parametrize("delay", [-1, 31_536_001, True, "60", 1e300])
