@@ -219,8 +219,19 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
     event_id bigint;
 BEGIN
+    IF emit.type ~ '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}$' IS NOT TRUE THEN
+        RAISE EXCEPTION 'an event''s type has 1 to 200 letters, digits and . _ : / -, of which the first is a letter or a digit'
+            USING ERRCODE = 'TN022';
+    END IF;
     IF jsonb_typeof(coalesce(emit.payload, '{}')) <> 'object' THEN
         RAISE EXCEPTION 'the payload must be a JSON object' USING ERRCODE = 'TN022';
+    END IF;
+    IF octet_length(emit.payload::text) > 65536 THEN
+        RAISE EXCEPTION 'the payload has % bytes, over the limit of 65536', octet_length(emit.payload::text)
+            USING ERRCODE = 'TN022';
+    END IF;
+    IF length(emit.dedupe_key) NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION 'a dedupe key has 1 to 200 characters' USING ERRCODE = 'TN022';
     END IF;
     LOOP
         INSERT INTO supervisor.event AS e (type, payload, dedupe_key)

@@ -11,7 +11,9 @@ from typing import Final
 from starlette.types import Scope
 
 COOKIE: Final = "tenure_session"
-PROXY_HEADERS: Final = frozenset({b"forwarded", b"via", b"x-real-ip"})
+PROXY_HEADERS: Final = frozenset(
+    {b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip"}
+)
 _COOKIE_FORM: Final = re.compile(rb"[A-Za-z0-9_-]{43}")
 
 

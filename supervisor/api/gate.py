@@ -9,11 +9,12 @@ Where the server is open it is on loopback, and there the Host header must name 
 could reach it through a name that it points at 127.0.0.1. What a proxy brings is never let in for being near.
 """
 
+import re
 import traceback
 import uuid
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -39,6 +40,7 @@ THEME: Final = "/theme"
 STATIC: Final = "/static"
 OWN: Final = frozenset({LOGOUT, THEME})
 """What changes nothing but the asking browser's cookies: every role may."""
+HOST: Final = re.compile(r"(?P<name>localhost|[0-9.]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", re.IGNORECASE)
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 BODY_BYTES: Final = 512 * 1024
 LOGIN_BYTES: Final = 8 * 1024
@@ -226,10 +228,9 @@ def _head_bytes(scope: Scope) -> int:
 
 
 def _names_loopback(host: str) -> bool:
-    try:
-        return is_loopback(urlsplit(f"//{host}").hostname or "")
-    except ValueError:
-        return False
+    """Return whether it is a name or an address of this machine, with or without a port, and nothing else."""
+    parts = HOST.fullmatch(host)
+    return parts is not None and is_loopback(parts["name"])
 
 
 def _bounded(receive: Receive, most: int) -> Receive:

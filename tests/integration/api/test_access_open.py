@@ -42,6 +42,9 @@ async def test_what_a_proxy_brings_is_not_from_this_machine(scene: Scene) -> Non
             "Forwarded",
             "Via",
             "X-Real-IP",
+            "X-Client-IP",
+            "True-Client-IP",
+            "CF-Connecting-IP",
             "x-forwarded-for",
             "X-Forwarded-Host",
             "X-Forwarded-Proto",
@@ -56,6 +59,29 @@ async def test_what_a_proxy_brings_is_not_from_this_machine(scene: Scene) -> Non
                 page = await http.get("/t/page", headers=PAGE | brought)
                 assert (page.status_code, page.headers["location"]) == (303, "/login?next=/t/page")
         assert (await http.get("/healthz", headers={"Via": "1.1 proxy"})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1#.evil.example",
+        "127.0.0.1/.evil.example",
+        "127.0.0.1?.evil.example",
+        "evil.example@127.0.0.1",
+        "localhost.",
+        "127.1",
+        "[::ffff:127.0.0.1%evil]",
+        "127.0.0.1:8080:1",
+        "",
+    ],
+)
+async def test_a_host_that_only_looks_like_this_machine_is_refused(scene: Scene, host: str) -> None:
+    """S1: a page of a name that points here, or a name that some parser would cut."""
+    async with near(scene) as http:
+        answer = await http.get("/t/name", headers={"Host": host})
+        assert answer.status_code == 421
+        for ours in ("127.0.0.1", "127.0.0.1:8080", "LOCALHOST:1", "[::1]:8080"):
+            assert (await http.get("/t/name", headers={"Host": ours})).status_code == 200, ours
 
 
 async def test_the_first_token_ends_the_openness(scene: Scene) -> None:

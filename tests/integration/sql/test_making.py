@@ -216,10 +216,24 @@ async def test_an_event_in_an_aborted_transaction_never_was(world: World) -> Non
     assert await world.admin.value("SELECT count(*) FROM supervisor.event") == 0
 
 
-@pytest.mark.parametrize("bad", ["'a b', '{}'", "'', '{}'", "'tick', '[1]'", "'tick', '{}', ''"])
-async def test_bad_events_change_nothing(world: World, bad: str) -> None:
-    with pytest.raises(asyncpg.PostgresError):
-        await world.control.sql(f"SELECT * FROM supervisor.emit({bad})")
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ("'a b', '{}'", "type"),
+        ("'', '{}'", "type"),
+        ("NULL, '{}'", "type"),
+        ("'tick', '[1]'", "object"),
+        ("'tick', jsonb_build_object('a', repeat('secret', 20000))", "120009 bytes"),
+        ("'tick', '{}', ''", "key"),
+        ("'tick', '{}', repeat('k', 201)", "key"),
+    ],
+)
+async def test_bad_events_are_refused_in_our_words(world: World, bad: str, words: str) -> None:
+    """The refusal of a constraint would show the whole row."""
+    client = await world.hand("client")
+    with pytest.raises(asyncpg.PostgresError, match=words) as refused:
+        await client.sql(f"SELECT * FROM supervisor.emit({bad})")
+    assert (refused.value.sqlstate, refused.value.detail) == ("TN022", None)
     assert await world.admin.value("SELECT count(*) FROM supervisor.event") == 0
 
 
