@@ -5,6 +5,7 @@ from pathlib import Path
 import asyncpg
 
 from supervisor.embedded import Urls
+from tests.support import sessions
 from tests.support.eventually import eventually
 from tests.support.replica import replica
 
@@ -24,6 +25,16 @@ async def test_every_role_can_connect(database: Urls) -> None:
         connection = await asyncpg.connect(url)
         assert await connection.fetchval("SELECT current_user") == f"tenure_{role}"
         await connection.close()
+
+
+async def test_a_session_that_was_given_back_has_forgotten_its_settings(database: Urls) -> None:
+    """Also those that it began with: with the triggers off, no test would see a guard."""
+    sessions.forget(database.admin.rpartition("/")[2])
+    async with sessions.connected(database.admin, session_replication_role="replica") as changed:
+        assert await changed.fetchval("SHOW session_replication_role") == "replica"
+    async with sessions.connected(database.admin) as again:
+        assert again.get_server_pid() == changed.get_server_pid()
+        assert await again.fetchval("SHOW session_replication_role") == "origin"
 
 
 async def test_a_replica_of_a_test_leads_freezes_and_drains(database: Urls, tmp_path: Path) -> None:

@@ -60,10 +60,9 @@ async def borrow(url: str, **options: str) -> Connection:
     connection = _taken(url)
     if connection is None:
         # prepared statements are forgotten with the rest
-        connection = await asyncpg.connect(url, statement_cache_size=0, server_settings=options)
-    else:
-        for name, value in options.items():
-            await connection.execute("SELECT set_config($1, $2, false)", name, value)
+        connection = await asyncpg.connect(url, statement_cache_size=0)
+    for name, value in options.items():  # no server_settings: those are what DISCARD ALL goes back to
+        await connection.execute("SELECT set_config($1, $2, false)", name, value)
     _borrowed[connection] = url
     return connection
 
