@@ -53,7 +53,7 @@ def principal_of(request: Request) -> Principal:
 
 
 def actor(request: Request) -> str:
-    """Who acts, as the audit names it."""
+    """Return the name of the principal, as the audit has it."""
     return principal_of(request).name
 
 

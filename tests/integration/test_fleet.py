@@ -89,7 +89,7 @@ def parent(directory: Path, command: Sequence[str] = STAND_INS, **env: str) -> I
 async def test_three_replicas_with_the_urls_of_their_roles_are_replaced_and_drain_on_sigterm(
     database: Urls, tmp_path: Path
 ) -> None:
-    """One that dies is replaced by a new process on its port."""
+    """A replica that dies is replaced by a new process on its port."""
     with parent(tmp_path, TENURE_DATABASE_URL=database.control, TENURE_SLOTS="3") as fleet:
         replicas = await fleet.up()
         assert len(set(replicas.values())) == 3
