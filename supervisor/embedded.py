@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 import socket
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -83,6 +84,7 @@ def new_passwords() -> dict[str, str]:
 class EmbeddedPostgres:
     def __init__(self, state_dir: Path) -> None:
         self._state = state_dir.absolute()
+        self._log = self._state / "postgresql.log"
         self._locks = ExitStack()
         self._cluster: Cluster | None = None
 
@@ -105,6 +107,19 @@ class EmbeddedPostgres:
         if self._cluster is not None:
             self._cluster.stop()
         self._locks.close()
+
+    def bound_log(self) -> None:
+        """Keep the server's log short: what is old goes to a second file, which the next one replaces.
+
+        The server appends to the same file for as long as it runs, so the file is copied and emptied. A line
+        that is written in between is lost.
+        """
+        if self._log.exists() and self._log.stat().st_size > LOG_BYTES:
+            draft = self._log.with_suffix(".log.new")
+            draft.touch(mode=0o600)
+            shutil.copyfile(self._log, draft)
+            draft.replace(self._log.with_suffix(".log.1"))
+            os.truncate(self._log, 0)
 
     @property
     def running(self) -> bool:
@@ -129,10 +144,8 @@ class EmbeddedPostgres:
     def _start(self) -> Urls:
         home, account = choose_home(self._state)
         self._lock_against_cleaners(home)
-        log = self._state / "postgresql.log"
-        if log.exists() and log.stat().st_size > LOG_BYTES:
-            log.replace(log.with_suffix(".log.1"))
-        cluster = Cluster(home / "data", binaries=binaries(home, account), log=log, account=account)
+        self.bound_log()
+        cluster = Cluster(home / "data", binaries=binaries(home, account), log=self._log, account=account)
         facts = _read_facts(self._state)
         if not cluster.exists:
             # Written first: passwords without a database do no harm, a database without passwords is lost.

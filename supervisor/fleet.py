@@ -169,6 +169,7 @@ async def _keep_running(database: EmbeddedPostgres) -> None:
     """The server restarts its own parts; should it be killed as a whole, start it again on the same port."""
     while True:
         await anyio.sleep(1)
+        await anyio.to_thread.run_sync(database.bound_log)
         if not database.running:
             log.warning("the embedded PostgreSQL ended and is started again")
             await anyio.to_thread.run_sync(database.revive)

@@ -73,6 +73,28 @@ def _stop_leftovers(root: Path) -> None:
         shutil.rmtree(location.read_text().strip(), ignore_errors=True)
 
 
+async def test_the_log_of_the_server_stays_short_while_it_runs(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It grew for as long as the server ran; each refused statement writes to it."""
+    monkeypatch.setattr("supervisor.embedded.LOG_BYTES", 2_000)
+    database, log = EmbeddedPostgres(state), state / "postgresql.log"
+    urls = database.start()
+    try:
+        for number in range(40):
+            with pytest.raises(asyncpg.PostgresError):
+                await ask(urls.admin, f"SELECT refused_{number}")
+            database.bound_log()
+        assert log.stat().st_size <= 4_000
+        older = log.with_suffix(".log.1")
+        assert stat.S_IMODE(older.stat().st_mode) == 0o600
+        kept = older.read_text() + log.read_text()
+        assert "refused_39" in kept, "the server goes on writing to the file that was emptied"
+        assert "\0" not in kept
+    finally:
+        database.stop()
+
+
 async def ask(url: str, query: str) -> str:
     connection = await asyncpg.connect(url.rsplit("/", 1)[0] + "/postgres")
     try:
