@@ -196,6 +196,29 @@ def test_selectors_find_the_replicas(overlay: list[Manifest]) -> None:
         assert {"targetLabel": "job", "replacement": "tenure"} in monitor["endpoints"][0]["relabelings"]
 
 
+def test_only_who_works_with_the_database_reaches_it(overlay: list[Manifest]) -> None:
+    """In production every pod of the cluster could connect."""
+    policies = [
+        one["spec"]
+        for one in overlay
+        if one["kind"] == "NetworkPolicy" and "Ingress" in one["spec"]["policyTypes"]
+    ]
+    pods = the(overlay, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    own = [one for one in policies if not fits(one["podSelector"], pods)]
+    assert len(own) == 1, "one policy for the pods of the database"
+    peers = [
+        peer
+        for rule in own[0]["ingress"]
+        if {"protocol": "TCP", "port": 5432} in rule["ports"]
+        for peer in rule["from"]
+    ]
+    assert any(fits(peer["podSelector"], pods) for peer in peers if "podSelector" in peer)
+    assert all(peer.get("podSelector") or peer.get("namespaceSelector") for peer in peers), (
+        "an empty one is everybody"
+    )
+    assert all(rule["ports"] for rule in own[0]["ingress"])
+
+
 def test_the_service_account_has_no_rights(overlay: list[Manifest]) -> None:
     assert the(overlay, "ServiceAccount")["automountServiceAccountToken"] is False
     assert not {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"} & {one["kind"] for one in overlay}
