@@ -456,3 +456,16 @@ async def test_every_reason_to_wait_has_a_short_form() -> None:
     codes = set(re.findall(r'Reason\(\s*"([A-Z_]+)"', Path(why.__file__).read_text()))
     assert codes - SHORT.keys() == {"ENDED", "NEXT_ATTEMPT_OWED", "RUNNING", "CANCELLING", "CONFIRMING"}
     assert SHORT.keys() <= codes
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/no%1b[31m/such%e2%80%aepage", *(f"/{page}=%1b[31m%e2%80%aeevil" for page in (
+        "runs?q", "runs?job", "runs?worker", "runs?domain", "audit?target", "events?type"
+    ))],
+)  # fmt: skip
+async def test_what_an_address_says_is_shown_as_what_it_is(site: Site, path: str) -> None:
+    """A terminal sequence and a mark that turns text around stood raw in the page."""
+    text = (await site.http.get(path, headers={"Accept": "text/html"})).text
+    assert "</html>" in text
+    assert not set(text) & {"\x1b", "\u202e"}
