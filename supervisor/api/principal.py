@@ -1,6 +1,5 @@
 """Who asks: a name for the audit, and what the role permits."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Final
@@ -60,15 +59,16 @@ def actor(request: Request) -> str:
 Actor = Annotated[str, Depends(actor)]
 
 
-def needs(role: Role) -> Callable[[Request], Awaitable[Principal]]:
+@dataclass(frozen=True, slots=True)
+class Needs:
     """A dependency of a route: the principal, if the role is enough."""
 
-    async def permitted(request: Request) -> Principal:
-        asking = principal_of(request)
-        check_role(asking, role)
-        return asking
+    role: Role
 
-    return permitted
+    async def __call__(self, request: Request) -> Principal:
+        asking = principal_of(request)
+        check_role(asking, self.role)
+        return asking
 
 
 def check_role(asking: Principal, role: Role) -> None:

@@ -10,15 +10,15 @@ from fastapi import Depends
 from starlette.datastructures import FormData
 
 from supervisor.api.csrf import checked_form
-from supervisor.api.principal import Principal, Role, needs
+from supervisor.api.principal import Needs, Principal, Role
 from supervisor.errors import BadInput
 
 MOST_RUNS: Final = 200
 
 
 Form = Annotated[FormData, Depends(checked_form)]
-Operator = Annotated[Principal, Depends(needs(Role.OPERATE))]
-Admin = Annotated[Principal, Depends(needs(Role.ADMIN))]
+Operator = Annotated[Principal, Depends(Needs(Role.OPERATE))]
+Admin = Annotated[Principal, Depends(Needs(Role.ADMIN))]
 
 
 def text_of(form: FormData, name: str, *, most: int = 2000) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, StringConstraints
 
-from supervisor.api.principal import Role, needs
+from supervisor.api.principal import Needs, Role
 from supervisor.api.v1.paging import BIGINT, EARLIEST, LATEST
 from supervisor.sight import rendered
 
@@ -108,5 +108,5 @@ class Hanger:
             summary=summary,
             operation_id=endpoint.__name__.strip("_"),
             responses={**documented(*refusals), **(more or {})},
-            dependencies=[Depends(needs(role))],
+            dependencies=[Depends(Needs(role))],
         )

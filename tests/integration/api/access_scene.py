@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse
 
 from supervisor.api import create_app
 from supervisor.api.csrf import checked_form, csrf_of
-from supervisor.api.principal import Principal, Role, needs, principal_of
+from supervisor.api.principal import Needs, Principal, Role, principal_of
 from supervisor.api.tokens import new_secret, shown
 from supervisor.config import Settings
 from supervisor.embedded import Urls
@@ -34,7 +34,7 @@ def replica_app(replica: FakeReplica, clock: FakeClock) -> FastAPI:
     async def name(request: Request) -> str:
         return principal_of(request).name
 
-    async def administer(asking: Annotated[Principal, Depends(needs(Role.ADMIN))]) -> str:
+    async def administer(asking: Annotated[Principal, Depends(Needs(Role.ADMIN))]) -> str:
         return asking.name
 
     async def page(request: Request) -> HTMLResponse:

@@ -1,7 +1,7 @@
 """The whole surface: what is open, what every answer carries, and hostile bytes in every header."""
 
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ import anyio
 import anyio.to_thread
 import httpx
 import pytest
-from fastapi.routing import APIRoute
 from starlette.responses import HTMLResponse
 
 from actors import DOMAINS
@@ -21,6 +20,7 @@ from supervisor.console.assets import Assets
 from supervisor.embedded import Urls
 from tests.integration.api.access_scene import HOST, Scene, bearer, raw, scene_of
 from tests.support.fake_replica import FakeReplica
+from tests.support.routes import paths_and_methods
 from tests.support.slowness import patient
 
 OPEN = {"/healthz", "/readyz", "/metrics", "/login", "/static/{digest}/{name}"}
@@ -64,21 +64,12 @@ async def scene(database: Urls) -> AsyncIterator[Scene]:
         yield scene
 
 
-def all_routes(found: Any) -> Iterator[tuple[str, str]]:
-    """Every path and method, however deep it was included."""
-    for route in found.routes:
-        if isinstance(route, APIRoute):
-            yield from ((route.path, method) for method in sorted(route.methods or ()))
-        elif hasattr(route, "routes"):
-            yield from all_routes(route)
-
-
 async def test_nothing_but_the_open_paths_answers_without_credentials(scene: Scene) -> None:
     """S1, S5: each route of the supervisor, the console and the domains, asked with each of its methods."""
     replica = FakeReplica(scene.store, Settings(http_host="0.0.0.0"))
     app = create_app(replica, DOMAINS)
-    asked = sorted({(path, method) for path, methods in _paths(app) for method in methods})
-    assert len({path for path, _ in asked}) > 30, asked
+    asked = paths_and_methods(app)
+    assert len(asked) > 130, asked
     async with scene.client(app=app) as http:
         for path, method in asked:
             answer = await http.request(method, path)
@@ -98,13 +89,6 @@ async def test_nothing_but_the_open_paths_answers_without_credentials(scene: Sce
             "/docs",
         ):
             assert (await http.get(path)).status_code == 401, path
-
-
-def _paths(app: Any) -> Iterator[tuple[str, set[str]]]:
-    for path, operations in app.openapi()["paths"].items():
-        yield path, {method.upper() for method in operations}
-    for path, method in all_routes(app):
-        yield path, {method}
 
 
 async def test_pages_and_data_carry_their_own_policies(scene: Scene) -> None:
