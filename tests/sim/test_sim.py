@@ -53,6 +53,12 @@ def test_a_rule_that_is_switched_off_is_missed(simulated: Database, rule: str) -
     assert simulate(simulated, plan).violations
 
 
+@pytest.mark.parametrize("rule", CONTROLS)
+def test_with_every_rule_the_same_story_holds(simulated: Database, rule: str) -> None:
+    """The other side of each control: a guard of the database that has no effect is seen here."""
+    played(simulated, Plan(1, scenario=CONTROLS[rule]))
+
+
 def test_the_history_checker_sees_a_zombie(simulated: Database, tmp_path: Path) -> None:
     without = frozenset({"dead_man"})
     plan = Plan(1, rules_off=without, scenario="long-stop", fault_seconds=16.0, directory=tmp_path)
