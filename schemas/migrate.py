@@ -9,7 +9,8 @@
 3. each migration runs once, as tenure_owner, in its own transaction together with its row in the ledger;
 4. then all functions are created again in one transaction, unless exactly these are there already; what
    their files revoke on leased tables is granted again in it, so that no replica is ever without its rights;
-5. then the migrations of installed packages, each package in a namespace of its own under the same rules,
+5. then the task types, so that the database knows which arguments the runs of each domain take;
+6. then the migrations of installed packages, each package in a namespace of its own under the same rules,
    and the rights on their leased tables, which are what their contracts say, every time.
 
 With a prefix, for tests, all of it is done with the five schemas of the ledger under other names
@@ -23,9 +24,10 @@ Not guaranteed: a run that fails at migration n leaves 1 to n-1 applied; the nex
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
@@ -51,7 +53,7 @@ from schemas.standing import check, compare, verify
 from supervisor.errors import BadInput, DatabaseUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from schemas.connection import Connection
 
@@ -84,12 +86,14 @@ async def migrate(
     source: Source = SHIPPED,
     packages: Mapping[str, Source] | None = None,
     rights: Mapping[str, str] | None = None,
+    task_types: Sequence[Mapping[str, Any]] | None = None,
     prefix: str | None = None,
     patience_seconds: float = 300,
 ) -> MigrateReport:
     """Make everything that is missing and say what that was; `report` gets each change after its commit.
 
-    `packages` are by default those that are installed; `rights` has the GRANTs of their tables, by table.
+    `packages` are by default those that are installed; `rights` has the GRANTs of their tables, by table,
+    and `task_types` the rows of `supervisor.task_type`; None leaves those that are there.
     `prefix` is for tests only; who lets somebody choose one asks first whether this is a test.
     """
     if packages is None:
@@ -108,7 +112,7 @@ async def migrate(
         rights = {table: names.render(statements) for table, statements in rights.items()}
     preparation = Preparation(admin_url, database, logins, sources, report, patience_seconds)
     packages = {namespace: sources[namespace] for namespace in packages}
-    work = _Work(preparation, sources[OURS], packages, rights, report, patience_seconds)
+    work = _Work(preparation, sources[OURS], packages, rights, task_types, report, patience_seconds)
     try:
         return await work.run()
     except asyncpg.PostgresConnectionError as error:
@@ -127,6 +131,7 @@ class _Work:
     source: Source
     packages: Mapping[str, Source]
     rights: Mapping[str, str]
+    task_types: Sequence[Mapping[str, Any]] | None
     report: Callable[[str], None]
     patience_seconds: float
     applied: list[tuple[str, int]] = field(default_factory=list)
@@ -149,6 +154,9 @@ class _Work:
         replaced = await patiently(
             "functions", self.patience_seconds, partial(self._replace_functions, connection)
         )
+        declared = await patiently(
+            "task types", self.patience_seconds, partial(self._declare_task_types, connection)
+        )
         await patiently("partitions", self.patience_seconds, partial(self._make_partitions, connection))
         for namespace, package in self.packages.items():
             await self._apply_all(connection, namespace, package)
@@ -161,6 +169,7 @@ class _Work:
             prepared=tuple(self.preparation.done),
             applied=self._numbers(OURS),
             functions_replaced=replaced,
+            task_types_declared=declared,
             packages={namespace: self._numbers(namespace) for namespace in self.packages},
         )
 
@@ -212,6 +221,17 @@ class _Work:
             await connection.execute(sql("record_functions"), *wanted)
         self.report("replaced the functions")
         return True
+
+    async def _declare_task_types(self, connection: Connection) -> bool:
+        if self.task_types is None:
+            return False
+        async with turn(connection):
+            await connection.execute(sql("become_owner"))
+            with naming("task types"):
+                changed = await connection.fetchval(sql("declare_task_types"), json.dumps(self.task_types))
+        if changed:
+            self.report("declared the task types")
+        return bool(changed)
 
     async def _make_partitions(self, connection: Connection) -> None:
         async with turn(connection):

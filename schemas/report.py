@@ -64,11 +64,13 @@ class MigrateReport:
     prepared: tuple[str, ...] = ()
     applied: tuple[int, ...] = ()
     functions_replaced: bool = False
+    task_types_declared: bool = False
     packages: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def changed(self) -> bool:
-        return self.functions_replaced or bool(self.prepared or self.applied or any(self.packages.values()))
+        replaced = self.functions_replaced or self.task_types_declared
+        return replaced or bool(self.prepared or self.applied or any(self.packages.values()))
 
 
 @dataclass(frozen=True)

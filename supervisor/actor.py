@@ -16,6 +16,7 @@ from supervisor.artifacts import Artifacts
 from supervisor.config import Settings
 from supervisor.lease import Lease
 from supervisor.outcome import Outcome
+from supervisor.parameters import TaskType
 from supervisor.store import Store
 
 
@@ -110,7 +111,10 @@ def no_complaints(_payload: Mapping[str, Any]) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """A kind of work. `check` names what is wrong with a payload before it is stored.
+    """A kind of work. `check` names what is wrong with a definition's payload before it is stored.
+
+    `task_types` declare what callers may give to its runs; the database refuses anything else. For an actor
+    that declares none, each definition declares its own parameters.
 
     With a `lease` it works on the rows of that table, without a leader: at most `slots` at a time
     (TENURE_SLOTS where None; a function where settings of its own decide), and up to `ahead` more are
@@ -122,6 +126,7 @@ class Actor:
     handle: Handler
     action: str | None = None
     check: Callable[[Mapping[str, Any]], Sequence[str]] = no_complaints
+    task_types: Sequence[TaskType] = ()
     lease: Lease | None = None
     slots: int | Callable[[], int] | None = None
     ahead: int = 0

@@ -4,7 +4,8 @@
     domain = "command"
     cron = "30 2 * * *"
     timezone = "Europe/Berlin"
-    payload = { argv = ["backup", "--all"] }
+    payload = { argv = ["backup", { argument = "target" }] }
+    parameters = { target = { type = "text", default = "all" } }
 
 A job in the file is the whole truth about it: what it does not name has its default. One exception: without
 `enabled`, a job stays enabled or disabled as it is, so that deploying a file does not switch on what somebody

@@ -1,14 +1,16 @@
 """For applications: trigger jobs and emit events, also inside the application's own transaction.
 
     async with Client("postgresql://tenure_client:...@db/app") as tenure:
-        run = await tenure.trigger("nightly", {"env": {"ORDER": "42"}}, key="order-42")
+        run = await tenure.trigger("invoice", {"order": 42}, key="order-42")
         ended = await tenure.wait(run.id, timeout=60)
 
 With a connection of your own, work appears exactly if your transaction commits:
 
     async with connection.transaction():
         await connection.execute("UPDATE orders SET paid = true WHERE id = $1", 42)
-        await enqueue(connection, "nightly", {"env": {"ORDER": "42"}}, key="order-42")
+        await enqueue(connection, "invoice", {"order": 42}, key="order-42")
+
+The payload holds arguments for the parameters that the job declares; anything else is refused.
 
 `enqueue` and `emit` take anything with asyncpg's `fetchrow`, `enqueue_many` anything with its `fetch`. From
 another driver or language, call the SQL functions `supervisor.enqueue(job, payload, key, not_before,

@@ -5,7 +5,8 @@ weakness somebody should know of. Every check only reads. A server that is a sta
 ends the list early: the rest could not be asked.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -50,6 +51,7 @@ async def examine(
     timings: Timings,
     schema: SchemaState,
     leases: Sequence[Lease] = (),
+    task_types: Sequence[Mapping[str, Any]] = (),
 ) -> list[Finding]:
     """Every check that can be made here. `worker` is None where the replicas have one URL for both halves."""
     server = await control.row("read_server_facts")
@@ -71,10 +73,31 @@ async def examine(
         faults = await grant_faults(control, leases)
         fine = "exactly what the lease contracts say"
         findings.append(_listed("lease rights", faults, fine, "run `tenure migrate`"))
+    if task_types:
+        findings += await _examine_arguments(control, task_types)
     findings += await _examine_roles(control, worker)
     findings += await _examine_fleet(control, server, timings)
     findings += await _examine_invariants(control, timings)
     return findings
+
+
+async def _examine_arguments(control: Store, task_types: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    known = [json.loads(row["task_type"]) for row in await control.rows("list_task_types")]
+    stale = [_title(one) for one in task_types if one not in known]
+    fine = "the database has what the code declares"
+    jobs = [row["name"] for row in await control.rows("list_jobs_with_callers_programs")]
+    advice = (
+        "their callers replaced argv, env or cwd, and are refused now: declare parameters with"
+        " `tenure job set NAME --parameters`, and give the values as arguments"
+    )
+    return [
+        _listed("task types", stale, fine, "run `tenure migrate`"),
+        _listed("programs", jobs, "no caller chose one lately", advice, "warn"),
+    ]
+
+
+def _title(task_type: Mapping[str, Any]) -> str:
+    return " ".join(filter(None, (task_type["domain"], task_type["action"])))
 
 
 async def _examine_roles(control: Store, worker: Store | None) -> list[Finding]:
@@ -269,8 +292,8 @@ def judge_partitions(partitions: Any) -> Finding:
     return Finding("history partitions", "ok", "this month and the next are prepared")
 
 
-def _listed(name: str, faults: Sequence[str], fine: str, advice: str) -> Finding:
-    return Finding(name, "fail", "; ".join(faults), advice) if faults else Finding(name, "ok", fine)
+def _listed(name: str, faults: Sequence[str], fine: str, advice: str, result: Result = "fail") -> Finding:
+    return Finding(name, result, "; ".join(faults), advice) if faults else Finding(name, "ok", fine)
 
 
 def _broken(name: str, ids: Sequence[int], result: Result, meaning: str, advice: str) -> Finding:

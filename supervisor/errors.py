@@ -66,6 +66,13 @@ class Forbidden(TenureError):
     http_status = 403
 
 
+class AdminNeeded(TenureError):
+    """{what}"""
+
+    hint = "it needs a token of role admin: `tenure token create NAME --role admin`, or the command line"
+    http_status = 403
+
+
 class NotFound(TenureError):
     """no {kind} {name}"""
 

@@ -27,7 +27,7 @@ from supervisor.config import Settings
 from supervisor.embedded import EmbeddedPostgres, Urls
 from supervisor.errors import BadSettings, TenureError
 from supervisor.member import CLEAN_ENDS, Member
-from supervisor.wiring import lease_rights
+from supervisor.wiring import lease_rights, task_types
 
 REPLICA = (sys.executable, "-m", "supervisor.cli", "up")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -80,7 +80,9 @@ class Fleet:
         database = EmbeddedPostgres(self._settings.state_dir)
         urls = await anyio.to_thread.run_sync(database.start)
         try:
-            await migrate(urls.admin, runtime_urls=urls.runtime(), rights=lease_rights())
+            await migrate(
+                urls.admin, runtime_urls=urls.runtime(), rights=lease_rights(), task_types=task_types()
+            )
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_keep_running, database)
                 code = await self._with_replicas(_at(self._settings, urls), "embedded PostgreSQL")

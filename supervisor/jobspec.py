@@ -15,8 +15,11 @@ from typing import Any, Final
 from supervisor import schedule
 
 PAYLOAD_BYTES: Final = 256 * 1024
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
-NAME_RULE: Final = "1 to 200 letters, digits and . _ : / -, of which the first is a letter or a digit"
+NAME: Final = re.compile(r"(?!.*/\.{1,2}(?:/|$))[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
+NAME_RULE: Final = (
+    "1 to 200 letters, digits and . _ : / -, of which the first is a letter or a digit,"
+    " without a part that is . or .."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "domain": Field("domain", str, low=1, high=63),
     "action": Field("action", str, low=1, high=100),
     "payload": Field("payload", dict, {}),
+    "parameters": Field("parameters", dict, None),
     "enabled": Field("enabled", bool, True),
     "priority": Field("priority", int, 0, -1000000, 1000000),
     "max_attempts": Field("max_attempts", int, 3, 1, 1000),

@@ -138,8 +138,6 @@ async def trigger(
     if key is not None:
         _check_key(key)
     job = await _definition(store, encodable(name, "the name"))
-    if complaints := unsuited(run_actors(), job["domain"], {**job["payload"], **given}):
-        raise BadInput(what="; ".join(complaints)[:MESSAGE])
     row = _answered(await store.row("trigger_job", actor, name, text, key, not_before, priority))
     return Triggered(**row, job=name, domain=job["domain"], enabled=job["enabled"])
 
@@ -157,14 +155,7 @@ async def trigger_many(
     texts = [_encoded(payload) for payload in payloads]
     for key in filter(None, keys):
         _check_key(key)
-    job, actors = await _definition(store, encodable(name, "the name")), run_actors()
-    suited: set[str] = set()
-    for place, (payload, text) in enumerate(zip(payloads, texts, strict=True), 1):
-        if text in suited:  # the same once more
-            continue
-        if complaints := unsuited(actors, job["domain"], {**job["payload"], **payload}):
-            raise BadInput(what=f"run {place} of the call: {'; '.join(complaints)}"[:MESSAGE])
-        suited.add(text)
+    encodable(name, "the name")
     rows = await store.rows(
         "trigger_jobs",
         actor,
@@ -231,7 +222,9 @@ async def set_setting(store: Store, actor: str, name: str, value: float | bool) 
     return SettingSaved(name, value, json.loads(was))
 
 
-async def save_job(store: Store, actor: str, name: str, spec: Mapping[str, Any]) -> JobSaved:
+async def save_job(
+    store: Store, actor: str, name: str, spec: Mapping[str, Any], *, may_name_programs: bool
+) -> JobSaved:
     """The whole truth about a job, as a table of `tenure job apply`: what it does not name has its default,
     but without `enabled` a job stays enabled or disabled as it is."""
     check_name(name)
@@ -243,11 +236,11 @@ async def save_job(store: Store, actor: str, name: str, spec: Mapping[str, Any])
     columns = json.dumps(jobs[name])
     for _turn in range(3):
         try:
-            return await _save(store, actor, name, columns, create=False)
+            return await _save(store, actor, name, columns, may_name_programs, create=False)
         except NotFound:
             pass
         try:
-            return await _save(store, actor, name, columns, create=True)
+            return await _save(store, actor, name, columns, may_name_programs, create=True)
         except Conflict:
             pass  # somebody added it meanwhile
     raise Conflict(what=f"job {name} is being added and removed by somebody else")
@@ -255,12 +248,12 @@ async def save_job(store: Store, actor: str, name: str, spec: Mapping[str, Any])
 
 async def enable_job(store: Store, actor: str, name: str, *, enabled: bool) -> JobSaved:
     encodable(name, "the name")
-    return await _save(store, actor, name, json.dumps({"enabled": enabled}), create=False)
+    return await _save(store, actor, name, json.dumps({"enabled": enabled}), False, create=False)
 
 
-async def remove_job(store: Store, actor: str, name: str) -> JobRemoved:
+async def remove_job(store: Store, actor: str, name: str, *, may_name_programs: bool) -> JobRemoved:
     encodable(name, "the name")
-    return JobRemoved(await store.value("remove_job", actor, name), name)
+    return JobRemoved(await store.value("remove_job", actor, name, may_name_programs), name)
 
 
 async def emit(
@@ -280,8 +273,10 @@ async def emit(
     return Emitted(**_answered(await store.row("post_event", actor, event_type, text, key)))
 
 
-async def _save(store: Store, actor: str, name: str, columns: str, *, create: bool) -> JobSaved:
-    row = _answered(await store.row("save_job", actor, name, columns, create))
+async def _save(
+    store: Store, actor: str, name: str, columns: str, may_name_programs: bool, *, create: bool
+) -> JobSaved:
+    row = _answered(await store.row("save_job", actor, name, columns, create, may_name_programs))
     return JobSaved(name, create, row["job"], row["now"])
 
 

@@ -8,7 +8,7 @@ request could otherwise end somebody else's statement.
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -20,6 +20,7 @@ from schemas.hosts import each_host
 from supervisor.array_types import tell_arrays
 from supervisor.clock import jitter
 from supervisor.errors import (
+    AdminNeeded,
     BadInput,
     Conflict,
     DatabaseUnreachable,
@@ -54,6 +55,14 @@ class Canceled(OutcomeUnknown):
     # call without an answer repeats this one; who wants to stop doing so can tell them apart.
 
 
+REFUSALS: Final[Mapping[str, type[TenureError]]] = {
+    "TN021": Conflict,
+    "TN022": BadInput,
+    "TN023": QueueFull,
+    "TN024": AdminNeeded,
+}
+
+
 def _translated(error: asyncpg.PostgresError, name: str) -> TenureError | None:
     """Our own refusals, by SQLSTATE; None = a fault of ours that must be seen as it is."""
     state = error.sqlstate or ""
@@ -65,9 +74,9 @@ def _translated(error: asyncpg.PostgresError, name: str) -> TenureError | None:
     if state == "TN020":
         _, kind, name = what.split(" ", 2)
         return NotFound(kind=kind, name=name)
-    if state in {"TN021", "TN023"}:
-        return Conflict(what=what) if state == "TN021" else QueueFull(what=what)
-    if state == "TN022" or state.startswith(("22", "23")):
+    if state in REFUSALS:
+        return REFUSALS[state](what=what)
+    if state.startswith(("22", "23")):
         return BadInput(what=what)
     if state.startswith("28") or state == "3D000":
         return DatabaseUnreachable(what=what)

@@ -7,7 +7,7 @@ import gc
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -19,6 +19,7 @@ from supervisor.errors import BadSettings, only_expected
 from supervisor.extensions import installed_actors
 from supervisor.lease import Lease
 from supervisor.lease_sql import grants
+from supervisor.parameters import TaskType
 from supervisor.store import Store
 from supervisor.urls import runtime_urls
 
@@ -43,6 +44,16 @@ def actors() -> Mapping[str, Actor]:
 def lease_rights() -> Mapping[str, str]:
     """The GRANTs of every leased table, from its contracts: several of one table are granted together."""
     return {table: grants(*leases) for table, leases in _by_table(actors().values()).items()}
+
+
+def task_types() -> Sequence[Mapping[str, Any]]:
+    """What runs take, by domain and action, as rows for the database."""
+    return [
+        task_type.as_row(actor.domain)
+        for actor in actors().values()
+        if actor.lease is None
+        for task_type in actor.task_types or [TaskType()]
+    ]
 
 
 def _by_table(some: Iterable[Actor]) -> Mapping[str, Sequence[Lease]]:

@@ -1,28 +1,34 @@
 """The payload of a command: what it may say, and what becomes of it. Pure but for the replica's environment.
 
-{"argv": ["prog", "arg", ...]             required; no shell
+{"argv": ["prog", "arg", ...]             required; no shell. Instead of "arg", {"argument": "NAME"} stands
+                                          for the value of a parameter that the definition declares
  "env": {"NAME": "value"}                 variables of its own
  "env_allow": ["NAME", ...]               variables taken over from the replica instead of DEFAULT_ENV_ALLOW
  "cwd": "/absolute/path"                  working directory; the replica's own without it
  "max_output_bytes": 1048576              how much of stdout and stderr together is kept
  "success_exit_codes": [0],               which exit codes are a success
- "event": {...}}                          the event that made the run; put there by the leader
+ "event": {...},                          the event that made the run; put there by the leader
+ "NAME": ...}                             an argument: any other name. Callers can give nothing else
 
-Names that begin with TENURE_ are ours: the replica's secrets live there and the fencing token does.
+Variables whose names begin with TENURE_ are ours: the replica's secrets live there, and the fencing token.
 """
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Final, Self
 
 from supervisor import Claim
+from supervisor.parameters import TaskType
 
 DEFAULT_ENV_ALLOW = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
 DEFAULT_OUTPUT_BYTES = 1024 * 1024
 MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 RESERVED_PREFIX = "TENURE_"
+ARGUMENTS_BYTES = 64 * 1024
+"""Longer arguments are in the file only: a single variable must not crowd out the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +41,42 @@ class Order:
     cwd: str | None
     max_output_bytes: int
     success_exit_codes: tuple[int, ...]
-    event: Mapping[str, Any] | None = None
+    arguments: Mapping[str, Any]
+    """What callers gave, the defaults of what they did not give, and the event."""
 
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> Self:
         given = {name: value for name, value in payload.items() if value is not None}
         return cls(
-            argv=tuple(given["argv"]),
+            argv=tuple(_resolved(given["argv"], payload)),
             env=given.get("env", {}),
             env_allow=tuple(given.get("env_allow", DEFAULT_ENV_ALLOW)),
             cwd=given.get("cwd"),
             max_output_bytes=given.get("max_output_bytes", DEFAULT_OUTPUT_BYTES),
             success_exit_codes=tuple(given.get("success_exit_codes", (0,))),
-            event=given.get("event"),
+            arguments={name: value for name, value in payload.items() if name not in OWN_KEYS},
         )
 
 
-def environment(order: Order, claim: Claim, replica: Mapping[str, str] = os.environ) -> dict[str, str]:
+def _resolved(argv: Sequence[Any], payload: Mapping[str, Any]) -> Iterator[str]:
+    """Put each argument where argv names it; one that was not given is left out."""
+    for part in argv:
+        value = payload.get(part["argument"]) if isinstance(part, dict) else part
+        if value is not None:
+            yield value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def environment(
+    order: Order, claim: Claim, arguments_file: Path, replica: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    text = json.dumps(order.arguments, ensure_ascii=False)
+    short = {"TENURE_ARGUMENTS": text} if len(text.encode()) <= ARGUMENTS_BYTES else {}
     return {
         **{name: replica[name] for name in order.env_allow if name in replica},
         **order.env,
-        **_event_variables(order.event),
+        **_event_variables(order.arguments.get("event")),
+        **short,
+        "TENURE_ARGUMENTS_FILE": str(arguments_file),
         "TENURE_RUN_ID": str(claim.run_id),
         "TENURE_ATTEMPT": str(claim.attempt),
         "TENURE_EPOCH": str(claim.epoch),
@@ -74,15 +95,20 @@ def _event_variables(event: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def check_payload(payload: Mapping[str, Any]) -> list[str]:
-    """Everything that is wrong with it, for a person to read; empty when nothing is."""
+    """Name everything that is wrong with a definition's payload; empty when nothing is."""
+    unknown = [name for name in payload if name not in _CHECKS]
+    known = f"known are {', '.join(_CHECKS)}; values from callers are parameters"
+    return [*check_run(payload), *(f"unknown key {name!r}; {known}" for name in unknown)]
+
+
+def check_run(payload: Mapping[str, Any]) -> list[str]:
+    """Name what is wrong with a run's payload, in which any other key is an argument."""
     complaints = []
     if payload.get("argv") is None:
         complaints.append('argv is missing: a list of strings such as ["sleep", "1"]')
     for name, value in payload.items():
         check = _CHECKS.get(name)
-        if check is None:
-            complaints.append(f"unknown key {name!r}; known are {', '.join(_CHECKS)}")
-        elif value is not None and (complaint := check(value)):
+        if check is not None and value is not None and (complaint := check(value)):
             complaints.append(complaint)
     return complaints
 
@@ -90,8 +116,10 @@ def check_payload(payload: Mapping[str, Any]) -> list[str]:
 def _argv(value: Any) -> str | None:
     if not isinstance(value, list) or not value:
         return "argv must be a list of at least one string"
-    if not all(_is_text(part) for part in value):
-        return "argv must hold strings without NUL characters only"
+    if not all(_is_text(part) or _is_argument(part) for part in value):
+        return 'argv must hold strings without NUL characters, or {"argument": "NAME"}'
+    if not isinstance(value[0], str):
+        return "argv begins with an argument: name a program"
     return None if value[0] else "argv begins with an empty string: name a program"
 
 
@@ -136,6 +164,10 @@ def _event(value: Any) -> str | None:
     return None if isinstance(value, dict) else "event must be an object"
 
 
+def _is_argument(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {"argument"} and _is_text(value["argument"])
+
+
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and "\0" not in value
 
@@ -153,3 +185,5 @@ _CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "success_exit_codes": _success_exit_codes,
     "event": _event,
 }
+OWN_KEYS: Final = frozenset(_CHECKS) - {"event"}
+TASK_TYPE: Final = TaskType(own_keys=sorted(OWN_KEYS), names_program=True)

@@ -9,6 +9,7 @@ from actors.dedup import (
     hash_files,
     hash_job,
     leases,
+    orders,
     policy,
     runs,
     scan,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "dedup"
 
-RUNS: Final = Actor(NAME, runs.handle, check=runs.check, waits=True)
+RUNS: Final = Actor(NAME, runs.handle, check=runs.check, task_types=orders.TASK_TYPES, waits=True)
 SCAN: Final = Actor(NAME, scan.handle, lease=leases.SCAN, slots=1, fits=policy.has_libraries)
 HASH: Final = Actor(NAME, hash_job.handle, lease=leases.HASH, slots=1)
 FILES: Final = Actor(

@@ -13,8 +13,10 @@ event in its payload too; it says nothing here.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from supervisor.parameters import Parameter, TaskType
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 NAME_RULE: Final = "1 to 63 letters, digits and . _ -, of which the first is a letter or a digit"
@@ -70,8 +72,29 @@ ACTIONS: Final[Mapping[str, frozenset[str]]] = {
     "rescan-all": frozenset({"hash", "algorithm", "mode", "allow_empty"}),
     "thumbnails-for-library": frozenset({"library", "format", "max_dimension"}),
 }
+_PARAMETERS: Final[Mapping[str, Parameter]] = {
+    "library": Parameter(type="text", max_length=63, description="the name of a library"),
+    "hash": Parameter(type="boolean", description="hash the files that were found"),
+    "algorithm": Parameter(type="text", choices=ALGORITHMS),
+    "mode": Parameter(type="text", choices=MODES, description="all, or only files that can have a partner"),
+    "thumbnails": Parameter(type="boolean", description="make thumbnails too"),
+    "allow_empty": Parameter(type="boolean", description="believe a library that looks empty"),
+    "format": Parameter(type="text", choices=FORMATS),
+    "max_dimension": Parameter(type="integer", minimum=LEAST_DIMENSION, maximum=MOST_DIMENSION),
+}
 _OF_ONE_LIBRARY: Final = frozenset({"scan", "thumbnails-for-library"})
 _IGNORED: Final = frozenset({"event"})
+TASK_TYPES: Final = tuple(
+    TaskType(
+        action=action,
+        parameters={
+            name: replace(one, required=name == "library" and action in _OF_ONE_LIBRARY)
+            for name, one in _PARAMETERS.items()
+            if name in takes
+        },
+    )
+    for action, takes in ACTIONS.items()
+)
 
 
 def check(payload: Mapping[str, Any]) -> Sequence[str]:

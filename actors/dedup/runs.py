@@ -32,7 +32,7 @@ _COUNTED: Final = {"scan": "files", "hash": "hashed", "thumbnail": "thumbnails"}
 async def handle(claim: Claim, tools: Tools) -> Outcome:
     action = claim.action or ""
     if complaints := faults(claim.action, claim.payload):
-        return Retry("INVALID_PAYLOAD", "; ".join(complaints))
+        return Cancel("; ".join(complaints))
     libraries = [row["name"] for row in await ask(tools.place.store, "list_library_names")]
     run = Run(claim, tools)
     try:

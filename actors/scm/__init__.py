@@ -31,7 +31,7 @@ def _parallelism() -> int:
     return sync_config().parallelism
 
 
-RUNS: Final = Actor(NAME, runs.handle, check=runs.check, waits=True)
+RUNS: Final = Actor(NAME, runs.handle, check=runs.check, task_types=runs.TASK_TYPES, waits=True)
 SVN: Final = Actor(NAME, _sync, lease=of_source("svn"), slots=_parallelism)
 GIT: Final = Actor(NAME, _sync, lease=of_source("git"), slots=_parallelism)
 MERGE_REQUESTS: Final = Actor(NAME, _sync, lease=of_source("gitlab_mr"), slots=_parallelism)

@@ -14,9 +14,17 @@ from supervisor import Cancel, Claim, Done, Outcome, Retry, Tools
 from supervisor.asking import ask
 from supervisor.clock import jitter
 from supervisor.errors import Conflict, NotFound
+from supervisor.parameters import NO_ACTION, Parameter, TaskType
 from supervisor.store import Record
 
 SOURCES: Final = ("svn", "git", "gitlab_mr", "gitlab_review")
+_PARAMETERS: Final = {
+    "repo": Parameter(type="text", required=True, max_length=63, description="the name of a repository"),
+    "source": Parameter(type="text", required=True, choices=SOURCES),
+    "mode": Parameter(type="text", choices=("incremental", "backfill")),
+    "range": Parameter(type="object", description="for a backfill: from, to, update_watermark"),
+}
+TASK_TYPES: Final = tuple(TaskType(action=action, parameters=_PARAMETERS) for action in (NO_ACTION, "sync"))
 LOST: Final = frozenset({"LEASE_EXPIRED", "WORKER_LOST"})
 FIRST_SECONDS: Final = 0.1
 LONGEST_SECONDS: Final = 1.0

@@ -79,6 +79,10 @@ SELECT CASE l.lanname WHEN 'plpgsql' THEN plpgsql_validator(p.oid) ELSE fmgr_sql
   JOIN pg_catalog.pg_language AS l ON l.oid = p.prolang
  WHERE l.lanname IN ('plpgsql', 'sql') AND p.proowner = (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = 'tenure_owner');
 
+-- name: declare_task_types
+-- what the installed code says of the arguments that runs take
+SELECT supervisor.declare_task_types($1::text::jsonb);
+
 -- name: find_partition_maker
 -- nothing to call in a schema whose functions do not bring it
 SELECT to_regprocedure('supervisor.make_partitions(integer)') IS NOT NULL;

@@ -69,6 +69,7 @@ DECLARE
     old    record;
     made   record;
     wanted jsonb := coalesce(enqueue.payload, '{}');
+    fault  text;
 BEGIN
     IF jsonb_typeof(wanted) <> 'object' THEN
         RAISE EXCEPTION 'the payload must be a JSON object' USING ERRCODE = 'TN022';
@@ -82,8 +83,17 @@ BEGIN
     IF NOT isfinite(enqueue.not_before) THEN
         RAISE EXCEPTION 'a run is due at a finite time' USING ERRCODE = 'TN022';
     END IF;
+    IF enqueue.priority NOT BETWEEN -1000000 AND 1000000 THEN
+        RAISE EXCEPTION 'a priority is between -1000000 and 1000000' USING ERRCODE = 'TN022';
+    END IF;
     what := supervisor.locked_job(enqueue.job);
-    wanted := what.payload || wanted;
+    IF wanted <> '{}' OR what.takes <> '{}' THEN
+        fault := supervisor.argument_fault(what, wanted);
+        IF fault IS NOT NULL THEN
+            RAISE EXCEPTION '%', fault USING ERRCODE = 'TN022';
+        END IF;
+    END IF;
+    wanted := CASE WHEN what.parameters IS NULL THEN what.payload ELSE supervisor.base_payload(what) END || wanted;
     IF octet_length(wanted::text) > 262144 THEN
         RAISE EXCEPTION 'the payload has % bytes, over the limit of 262144', octet_length(wanted::text)
             USING ERRCODE = 'TN022';
@@ -183,8 +193,10 @@ BEGIN
     RETURN QUERY
     INSERT INTO supervisor.job_run AS r (id, root_id, job_definition_id, domain, action, payload, priority, max_attempts,
         timeout_seconds, backoff_seconds, backoff_max_seconds, idempotency_key, scheduled_for, not_before)
-    SELECT n.id, n.id, d.id, d.domain, d.action, d.payload, d.priority, d.max_attempts, d.timeout_seconds,
-        d.backoff_seconds, d.backoff_max_seconds, supervisor.time_key(d.id, n.instant), n.instant, n.instant
+    SELECT n.id, n.id, d.id, d.domain, d.action,
+        CASE WHEN d.parameters IS NULL THEN d.payload ELSE supervisor.base_payload(d) END,
+        d.priority, d.max_attempts, d.timeout_seconds, d.backoff_seconds, d.backoff_max_seconds,
+        supervisor.time_key(d.id, n.instant), n.instant, n.instant
     FROM (SELECT m.id AS job_id, m.instant, nextval('supervisor.job_run_id') AS id
           FROM unnest(p_instant_ids, p_instants) AS m(id, instant) WHERE m.id = ANY (valid)) n
     JOIN supervisor.job_definition d ON d.id = n.job_id AND d.concurrency_policy = 'allow'
@@ -194,8 +206,8 @@ BEGIN
     FOR slot IN SELECT d, m.instant FROM unnest(p_instant_ids, p_instants) AS m(id, instant)
         JOIN supervisor.job_definition d ON d.id = m.id AND d.concurrency_policy <> 'allow'
         WHERE m.id = ANY (valid) ORDER BY m.instant LOOP
-        made := supervisor.make_run(slot.d, (slot.d).payload, supervisor.time_key((slot.d).id, slot.instant),
-                                    slot.instant, slot.instant, NULL);
+        made := supervisor.make_run(slot.d, supervisor.base_payload(slot.d),
+                                    supervisor.time_key((slot.d).id, slot.instant), slot.instant, slot.instant, NULL);
         IF made.refused IS NOT NULL THEN
             INSERT INTO supervisor.skipped_fire (job_definition_id, reason, first_instant, last_instant, instants)
             VALUES ((slot.d).id, 'FORBID', slot.instant, slot.instant, 1);
@@ -279,7 +291,7 @@ BEGIN
         FOR job IN SELECT d.* FROM supervisor.job_definition d
             WHERE d.event_type = news.type AND d.enabled AND d.removed_at IS NULL ORDER BY d.id LOOP
             made := supervisor.make_run(job,
-                job.payload || jsonb_build_object('event', jsonb_build_object('id', news.id, 'type', news.type,
+                supervisor.base_payload(job) || jsonb_build_object('event', jsonb_build_object('id', news.id, 'type', news.type,
                     'payload', news.payload, 'created_at', news.created_at)),
                 format('event:%s:%s', news.id, job.id), NULL, NULL, NULL);
             count := count + (made.run_id IS NOT NULL)::integer;
@@ -289,14 +301,17 @@ BEGIN
     END LOOP;
 END $$;
 
--- The newest attempt of a run's root; owed = another one follows.
+-- The newest attempt of a run's root; owed = another one follows. Only for the logins that lead or serve, and for the one
+-- that asked for the run (or a member of its role); the runs from before that was noted are everybody's.
 CREATE OR REPLACE FUNCTION supervisor.run_outcome(p_run_id bigint)
 RETURNS TABLE (id bigint, root_id bigint, attempt integer, state text, owed boolean, result jsonb, error_code text,
                error_message text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $$
     SELECT n.id, n.root_id, n.attempt, n.state, n.retry_at IS NOT NULL AND n.next_attempt_id IS NULL, n.result,
         n.error_code, n.error_message
-    FROM supervisor.job_run r JOIN supervisor.job_run n ON n.root_id = r.root_id
+    FROM supervisor.job_run r JOIN supervisor.job_run f ON f.id = r.root_id JOIN supervisor.job_run n ON n.root_id = r.root_id
     WHERE r.id = p_run_id
+      AND (f.enqueued_by IS NULL OR f.enqueued_by = session_user OR EXISTS (SELECT FROM pg_roles o
+           WHERE o.rolname IN (f.enqueued_by, 'tenure_control') AND pg_has_role(session_user, o.oid, 'MEMBER')))
     ORDER BY n.attempt DESC LIMIT 1
 $$;

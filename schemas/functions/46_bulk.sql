@@ -13,6 +13,7 @@ DECLARE
     count integer := cardinality(enqueue_many.payloads);
     ids   bigint[];
     made  bigint[];
+    base  jsonb;
     wrong text;
 BEGIN
     IF count > 10000 THEN
@@ -24,6 +25,9 @@ BEGIN
     IF NOT isfinite(enqueue_many.not_before) THEN
         RAISE EXCEPTION 'a run is due at a finite time' USING ERRCODE = 'TN022';
     END IF;
+    IF enqueue_many.priority NOT BETWEEN -1000000 AND 1000000 THEN
+        RAISE EXCEPTION 'a priority is between -1000000 and 1000000' USING ERRCODE = 'TN022';
+    END IF;
     what := supervisor.locked_job(enqueue_many.job);
     IF what.concurrency_policy <> 'allow' THEN
         -- each may be refused, or take the place of another: one after the other
@@ -34,13 +38,25 @@ BEGIN
         RETURN;
     END IF;
 
+    base := supervisor.base_payload(what);
+    -- the same arguments are judged once
+    SELECT format('run %s of the call: %s', m.place, f.fault) INTO wrong
+        FROM (SELECT min(u.place) AS place, u.payload
+              FROM unnest(enqueue_many.payloads) WITH ORDINALITY AS u(payload, place)
+              WHERE jsonb_typeof(u.payload) = 'object' OR u.payload IS NULL
+              GROUP BY u.payload) m
+        CROSS JOIN LATERAL (SELECT supervisor.argument_fault(what, coalesce(m.payload, '{}')) AS fault) f
+        WHERE f.fault IS NOT NULL ORDER BY m.place LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION '%', wrong USING ERRCODE = 'TN022';
+    END IF;
     SELECT format('run %s of the call: %s', m.place, CASE
             WHEN jsonb_typeof(m.payload) <> 'object' THEN 'the payload must be a JSON object'
-            WHEN octet_length((what.payload || m.payload)::text) > 262144 THEN 'the payload is over the limit of 262144 bytes'
+            WHEN octet_length((base || m.payload)::text) > 262144 THEN 'the payload is over the limit of 262144 bytes'
             WHEN m.key ~ '^(time|retry|event):' THEN 'keys that begin with time:, retry: or event: are reserved'
             ELSE 'a key has 1 to 200 characters' END) INTO wrong
         FROM unnest(enqueue_many.payloads, enqueue_many.keys) WITH ORDINALITY AS m(payload, key, place)
-        WHERE jsonb_typeof(m.payload) <> 'object' OR octet_length((what.payload || m.payload)::text) > 262144
+        WHERE jsonb_typeof(m.payload) <> 'object' OR octet_length((base || m.payload)::text) > 262144
            OR m.key ~ '^(time|retry|event):' OR length(m.key) NOT BETWEEN 1 AND 200
         ORDER BY m.place LIMIT 1;
     IF FOUND THEN
@@ -52,7 +68,7 @@ BEGIN
     IF enqueue_many.keys IS NULL THEN
         INSERT INTO supervisor.job_run (id, root_id, job_definition_id, domain, action, payload, priority, max_attempts,
             timeout_seconds, backoff_seconds, backoff_max_seconds, not_before)
-        SELECT m.id, m.id, what.id, what.domain, what.action, what.payload || coalesce(m.payload, '{}'),
+        SELECT m.id, m.id, what.id, what.domain, what.action, base || coalesce(m.payload, '{}'),
             coalesce(enqueue_many.priority, what.priority), what.max_attempts, what.timeout_seconds,
             what.backoff_seconds, what.backoff_max_seconds, coalesce(enqueue_many.not_before, clock_timestamp())
         FROM unnest(ids, enqueue_many.payloads) AS m(id, payload);
@@ -65,7 +81,7 @@ BEGIN
     WITH added AS (
         INSERT INTO supervisor.job_run AS r (id, root_id, job_definition_id, domain, action, payload, priority,
             max_attempts, timeout_seconds, backoff_seconds, backoff_max_seconds, idempotency_key, not_before)
-        SELECT m.id, m.id, what.id, what.domain, what.action, what.payload || coalesce(m.payload, '{}'),
+        SELECT m.id, m.id, what.id, what.domain, what.action, base || coalesce(m.payload, '{}'),
             coalesce(enqueue_many.priority, what.priority), what.max_attempts, what.timeout_seconds,
             what.backoff_seconds, what.backoff_max_seconds, m.key, coalesce(enqueue_many.not_before, clock_timestamp())
         FROM unnest(ids, enqueue_many.payloads, enqueue_many.keys) AS m(id, payload, key)
@@ -78,7 +94,7 @@ BEGIN
     SELECT format('key %s was used for run %s with another job or payload', m.key, r.id) INTO wrong
         FROM unnest(ids, enqueue_many.payloads, enqueue_many.keys) AS m(id, payload, key)
         JOIN supervisor.job_run r ON r.idempotency_key = m.key
-        WHERE r.job_definition_id <> what.id OR r.payload <> what.payload || coalesce(m.payload, '{}') LIMIT 1;
+        WHERE r.job_definition_id <> what.id OR r.payload <> base || coalesce(m.payload, '{}') LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION '%', wrong USING ERRCODE = 'TN021';
     END IF;

@@ -307,12 +307,12 @@ BEGIN
     WITH made AS (
         INSERT INTO supervisor.job_run AS n (id, root_id, job_definition_id, domain, action, payload, priority, attempt,
             starts, max_attempts, timeout_seconds, backoff_seconds, backoff_max_seconds, idempotency_key, not_before,
-            retry_of_id)
+            retry_of_id, enqueued_by)
         SELECT nextval('supervisor.job_run_id'), r.root_id, r.job_definition_id, r.domain, r.action, r.payload,
             r.priority, r.attempt + 1, c.starts,
             CASE WHEN r.id = ANY (asked) THEN greatest(r.max_attempts, c.starts + 1) ELSE r.max_attempts END,
             r.timeout_seconds, r.backoff_seconds, r.backoff_max_seconds, format('retry:%s:%s', r.id, r.attempt + 1),
-            CASE WHEN r.id = ANY (asked) THEN clock_timestamp() ELSE r.retry_at END, r.id
+            CASE WHEN r.id = ANY (asked) THEN clock_timestamp() ELSE r.retry_at END, r.id, r.enqueued_by
         FROM supervisor.job_run r
         CROSS JOIN LATERAL (SELECT greatest(0, r.starts
             - coalesce(r.error_code IN ('DRAINED', 'DROPPED'), false)::integer) AS starts) c

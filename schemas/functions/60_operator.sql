@@ -106,8 +106,22 @@ BEGIN
     RETURN QUERY SELECT lease.epoch, lease.holder;
 END $$;
 
+-- Whoever may only operate neither saves nor removes a definition that names a program. What no code has declared could.
+CREATE OR REPLACE FUNCTION supervisor.refuse_program(p_job supervisor.job_definition) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    names_program boolean := (supervisor.task_type_of(p_job.domain, p_job.action)).names_program;
+BEGIN
+    IF names_program IS NOT false THEN
+        RAISE EXCEPTION 'only role admin may save or remove job %: %', p_job.name, CASE WHEN names_program
+            THEN 'it names a program' ELSE format('no code has declared what %s runs', p_job.domain) END
+            USING ERRCODE = 'TN024';
+    END IF;
+END $$;
+
 -- Fields that a specification names are set, the others keep their value (or take the default when it is new).
-CREATE OR REPLACE FUNCTION supervisor.save_job(p_actor text, p_name text, p_spec jsonb, p_create boolean)
+CREATE OR REPLACE FUNCTION supervisor.save_job(
+    p_actor text, p_name text, p_spec jsonb, p_create boolean, p_programs boolean)
 RETURNS SETOF supervisor.job_definition
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -115,11 +129,16 @@ DECLARE
     saved supervisor.job_definition;
     wanted supervisor.job_definition;
     renewed boolean;
+    fault text;
 BEGIN
     SELECT d.* INTO was FROM supervisor.job_definition d WHERE d.name = p_name AND d.removed_at IS NULL FOR UPDATE;
     IF p_create THEN
         IF was.id IS NOT NULL THEN
             RAISE EXCEPTION 'there is a job % already', p_name USING ERRCODE = 'TN021';
+        END IF;
+        -- a browser shortens the path of such a job's page to that of another one
+        IF p_name ~ '/\.{1,2}(/|$)' THEN
+            RAISE EXCEPTION 'no part of a job''s name is . or ..' USING ERRCODE = 'TN022';
         END IF;
         BEGIN
             INSERT INTO supervisor.job_definition AS d (name, domain) VALUES (p_name, p_spec ->> 'domain')
@@ -133,9 +152,24 @@ BEGIN
         saved := was;
     END IF;
     wanted := jsonb_populate_record(saved, p_spec
-        - '{id,name,created_at,updated_at,removed_at,fired_until,next_fire_at,schedule_error}'::text[]);
+        - '{id,name,created_at,updated_at,removed_at,fired_until,next_fire_at,schedule_error,takes}'::text[]);
+    IF NOT p_programs AND p_spec - 'enabled' <> '{}' THEN
+        PERFORM supervisor.refuse_program(saved);
+        PERFORM supervisor.refuse_program(wanted);
+    END IF;
+    IF p_create OR p_spec ?| '{domain,action,payload,parameters,cron,event_type}' THEN
+        fault := supervisor.definition_fault(wanted);
+        IF fault IS NOT NULL THEN
+            RAISE EXCEPTION '%', fault USING ERRCODE = 'TN022';
+        END IF;
+    END IF;
+    -- what an old definition took was taken by its old task
+    wanted.takes := CASE WHEN (wanted.domain, wanted.action) IS NOT DISTINCT FROM (saved.domain, saved.action)
+        THEN saved.takes ELSE '{}' END;
+    wanted.takes := supervisor.parameters_of(wanted);
     renewed := (saved.cron, saved.timezone, saved.enabled) IS DISTINCT FROM (wanted.cron, wanted.timezone, wanted.enabled);
     UPDATE supervisor.job_definition d SET domain = wanted.domain, action = wanted.action, payload = wanted.payload,
+        parameters = wanted.parameters, takes = wanted.takes,
         enabled = wanted.enabled, priority = wanted.priority, max_attempts = wanted.max_attempts,
         timeout_seconds = wanted.timeout_seconds, concurrency = wanted.concurrency, backoff_seconds = wanted.backoff_seconds,
         backoff_max_seconds = wanted.backoff_max_seconds, cron = wanted.cron, timezone = wanted.timezone,
@@ -152,7 +186,13 @@ BEGIN
     RETURN NEXT saved;
 END $$;
 
-CREATE OR REPLACE FUNCTION supervisor.remove_job(p_actor text, p_name text) RETURNS bigint
+CREATE OR REPLACE FUNCTION supervisor.save_job(p_actor text, p_name text, p_spec jsonb, p_create boolean)
+RETURNS SETOF supervisor.job_definition
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT * FROM supervisor.save_job(p_actor, p_name, p_spec, p_create, true)
+$$;
+
+CREATE OR REPLACE FUNCTION supervisor.remove_job(p_actor text, p_name text, p_programs boolean) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     was  supervisor.job_definition;
@@ -161,6 +201,9 @@ BEGIN
     SELECT d.* INTO was FROM supervisor.job_definition d WHERE d.name = p_name AND d.removed_at IS NULL FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no job %', p_name USING ERRCODE = 'TN020';
+    END IF;
+    IF NOT p_programs THEN
+        PERFORM supervisor.refuse_program(was);
     END IF;
     SELECT count(*) INTO live FROM supervisor.job_run r
         LEFT JOIN supervisor.retry_request q ON q.run_id = r.id
@@ -173,6 +216,11 @@ BEGIN
     PERFORM supervisor.note_audit(p_actor, 'job.remove', 'job:' || p_name, to_jsonb(was), NULL);
     RETURN was.id;
 END $$;
+
+CREATE OR REPLACE FUNCTION supervisor.remove_job(p_actor text, p_name text) RETURNS bigint
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT supervisor.remove_job(p_actor, p_name, true)
+$$;
 
 CREATE OR REPLACE FUNCTION supervisor.save_setting(p_actor text, p_name text, p_value jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -8,7 +8,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
     job    record;
     found  jsonb;
-    fixed  text[] := '{id,name,created_at,updated_at,removed_at,fired_until,next_fire_at,schedule_error}';
+    fixed  text[] := '{id,name,created_at,updated_at,removed_at,fired_until,next_fire_at,schedule_error,takes}';
 BEGIN
     IF jsonb_typeof(p_specs) IS DISTINCT FROM 'object' THEN
         RAISE EXCEPTION 'the jobs must be an object of names' USING ERRCODE = 'TN022';

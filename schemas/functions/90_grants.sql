@@ -9,12 +9,13 @@ REVOKE ALL ON ALL SEQUENCES IN SCHEMA supervisor
 
 GRANT SELECT ON supervisor.leader_epoch, supervisor.leader_lease, supervisor.tenure_log, supervisor.job_definition, supervisor.job_run, supervisor.job_run_history, supervisor.job_run_log,
     supervisor.late_finish, supervisor.retry_request, supervisor.setting, supervisor.audit,
-    supervisor.skipped_fire, supervisor.event, supervisor.domain_pause, supervisor.schema_migration TO tenure_control;
+    supervisor.skipped_fire, supervisor.event, supervisor.domain_pause, supervisor.schema_migration, supervisor.task_type TO tenure_control;
 -- all of a worker but its secret
 GRANT SELECT (worker_id, state, domains, slots, heartbeat_at, beat_seq, beat_no, stop_bound_seconds, drain_requested_at,
     first_seen_at) ON supervisor.worker TO tenure_control;
 GRANT SELECT ON supervisor.setting, supervisor.domain_pause, supervisor.schema_migration TO tenure_worker;
-GRANT SELECT ON supervisor.schema_migration TO tenure_console;
+GRANT SELECT ON supervisor.schema_migration, supervisor.run_report, supervisor.job_report, supervisor.worker_report,
+    supervisor.setting, supervisor.tenure_log, supervisor.skipped_fire, supervisor.domain_pause TO tenure_console;
 
 GRANT EXECUTE ON FUNCTION
     supervisor.server_identity(),
@@ -52,7 +53,9 @@ GRANT EXECUTE ON FUNCTION
     supervisor.request_drain(text, text),
     supervisor.request_resign(text),
     supervisor.save_job(text, text, jsonb, boolean),
+    supervisor.save_job(text, text, jsonb, boolean, boolean),
     supervisor.remove_job(text, text),
+    supervisor.remove_job(text, text, boolean),
     supervisor.save_setting(text, text, jsonb)
     TO tenure_control;
 

@@ -3,6 +3,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA dedup FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA dedup FROM tenure_control, tenure_worker, tenure_maintenance, tenure_console, tenure_client;
 GRANT USAGE ON SCHEMA dedup TO tenure_control, tenure_worker, tenure_console;
 GRANT SELECT ON ALL TABLES IN SCHEMA dedup TO tenure_control;
+GRANT SELECT ON dedup.library_roots, dedup.library_files, dedup.scan_sessions, dedup.scan_errors TO tenure_console;
 GRANT SELECT ON dedup.library_roots, dedup.scan_sessions, dedup.io_rate_limits TO tenure_worker;
 GRANT INSERT (bucket_key, next_available_at_ms), UPDATE (next_available_at_ms, updated_at) ON dedup.io_rate_limits TO tenure_worker;
 

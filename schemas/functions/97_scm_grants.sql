@@ -9,6 +9,10 @@ REVOKE ALL ON ALL SEQUENCES IN SCHEMA identity, logbook, scm, analysis, governan
 GRANT USAGE ON SCHEMA identity, logbook, scm, analysis, governance TO tenure_control, tenure_console;
 GRANT USAGE ON SCHEMA scm, logbook TO tenure_worker;
 GRANT SELECT ON ALL TABLES IN SCHEMA identity, logbook, scm, analysis, governance TO tenure_control;
+-- for reports: facts, not the rows of work with their claims
+GRANT SELECT ON ALL TABLES IN SCHEMA identity TO tenure_console;
+GRANT SELECT ON scm.repos, scm.svn_revisions, scm.git_commits, scm.patch_blobs, scm.mrs, scm.review_events, scm.run_days,
+    logbook.items, logbook.attachments, analysis.runs, analysis.candidates TO tenure_console;
 -- what a worker reads beside its functions: the rows of its contract, and where the evidence is
 GRANT SELECT ON scm.repos, scm.sync_tasks, scm.patch_blobs, logbook.attachments TO tenure_worker;
 

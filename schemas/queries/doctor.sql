@@ -78,6 +78,21 @@ SELECT format('table %s is UNLOGGED: a crash would empty it', c.relname)
 FROM pg_catalog.pg_class c
 WHERE c.relnamespace = 'supervisor'::regnamespace AND c.relkind = 'r' AND c.relpersistence <> 'p'
 
+-- name: list_task_types
+-- What the code that migrated last has declared.
+SELECT to_jsonb(t) AS task_type FROM supervisor.task_type t ORDER BY t.domain, t.action
+
+-- name: list_jobs_with_callers_programs
+-- Among the newest runs, those of older definitions to which a caller gave what belongs to the definition.
+SELECT DISTINCT d.name
+FROM (SELECT r.job_definition_id, r.payload, r.created_at, r.retry_of_id
+      FROM supervisor.job_run r ORDER BY r.created_at DESC LIMIT 10000) n
+JOIN supervisor.job_definition d ON d.id = n.job_definition_id
+JOIN supervisor.task_type t ON t.domain = d.domain AND t.names_program
+WHERE d.removed_at IS NULL AND d.takes IS NULL AND n.created_at > d.updated_at AND n.retry_of_id IS NULL
+  AND EXISTS (SELECT FROM unnest(t.own_keys) k WHERE n.payload -> k IS DISTINCT FROM d.payload -> k)
+ORDER BY d.name LIMIT 20
+
 -- name: find_double_live
 -- Two live attempts of one piece of work.
 SELECT r.root_id AS id FROM supervisor.job_run r WHERE (r.state IN ('PENDING', 'ORPHANED') OR r.state IN ('ASSIGNED', 'RUNNING'))

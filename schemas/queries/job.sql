@@ -3,11 +3,11 @@
 SELECT to_jsonb(d) - '{removed_at,fired_until}'::text[]
     || jsonb_build_object('next_fire_at', CASE WHEN d.cron IS NOT NULL THEN nullif(d.next_fire_at, '-infinity') END)
     AS job, clock_timestamp() AS now
-FROM supervisor.save_job($1::text, $2::text, $3::text::jsonb, $4::boolean) AS d
+FROM supervisor.save_job($1::text, $2::text, $3::text::jsonb, $4::boolean, $5::boolean) AS d
 
 -- name: remove_job
 -- Marks it; its runs stay.
-SELECT supervisor.remove_job($1::text, $2::text) AS id
+SELECT supervisor.remove_job($1::text, $2::text, $3::boolean) AS id
 
 -- name: show_job
 -- A definition with its live runs by state, when it fired last, and what it skipped.

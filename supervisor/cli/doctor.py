@@ -1,6 +1,5 @@
 """`tenure doctor`: is everything as the promises need it?"""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 
@@ -12,7 +11,6 @@ from supervisor.cli.session import Json
 from supervisor.config import Settings, load_settings
 from supervisor.doctor import Finding
 from supervisor.errors import BadSettings
-from supervisor.lease import Lease
 from supervisor.store import Store
 
 
@@ -52,22 +50,23 @@ async def _examine(settings: Settings, url: str, control: Store) -> list[Finding
     from supervisor import wiring  # noqa: PLC0415  loads every domain
 
     schema = await check(url)
-    findings = await _examine_kernel(settings, control, schema, wiring.leases())
+    findings = await _examine_kernel(settings, control, schema)
     # a standby, or a schema that is not there yet, has said all it can
     if schema.standing == "old" or any(finding.name == "primary" for finding in findings):
         return findings
     return findings + await wiring.domain_findings(control)
 
 
-async def _examine_kernel(
-    settings: Settings, control: Store, schema: SchemaState, leases: Sequence[Lease]
-) -> list[Finding]:
+async def _examine_kernel(settings: Settings, control: Store, schema: SchemaState) -> list[Finding]:
+    from supervisor import wiring  # noqa: PLC0415  loads every domain
+
+    declared = wiring.leases(), wiring.task_types()
     worker_url = session.worker_url(settings)
     if worker_url is None:
-        return await examination.examine(control, None, settings.timings, schema, leases)
+        return await examination.examine(control, None, settings.timings, schema, *declared)
     worker = Store(worker_url, name="tenure cli", size=1, pooled=settings.pooler == "transaction")
     try:
-        return await examination.examine(control, worker, settings.timings, schema, leases)
+        return await examination.examine(control, worker, settings.timings, schema, *declared)
     finally:
         await worker.close()
 

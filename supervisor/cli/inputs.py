@@ -14,6 +14,11 @@ from supervisor.errors import BadInput
 from supervisor.jobspec import NAME, NAME_RULE, PAYLOAD_BYTES
 
 BIGINT: Final = 2**63 - 1
+_EXAMPLES: Final = {
+    "the payload": '{"argv": ["sleep", "1"]}',
+    "the arguments": '{"order": 4711}',
+    "the parameters": '{"order": {"type": "integer", "required": true}}',
+}
 
 RunId = Annotated[
     int, typer.Argument(min=1, max=BIGINT, metavar="ID", help="The id of a run.", show_default=False)
@@ -34,7 +39,7 @@ def encodable(text: str, what: str) -> str:
     return text
 
 
-def read_payload(text: str) -> dict[str, Any]:
+def read_payload(text: str, what: str = "the payload") -> dict[str, Any]:
     """A JSON object: as it stands, from a file (@path) or from standard input (-)."""
     if text == "-":
         text = sys.stdin.read(PAYLOAD_BYTES * 8)
@@ -42,21 +47,21 @@ def read_payload(text: str) -> dict[str, Any]:
         try:
             text = Path(text[1:]).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise BadInput(what=f"the payload cannot be read from {text[1:]}: {error}") from error
-    return parse_payload(text)
+            raise BadInput(what=f"{what} cannot be read from {text[1:]}: {error}") from error
+    return parse_payload(text, what)
 
 
-def parse_payload(text: str) -> dict[str, Any]:
+def parse_payload(text: str, what: str = "the payload") -> dict[str, Any]:
     try:
         payload = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        raise BadInput(what=f"the payload is not JSON: {reason}") from None
+        raise BadInput(what=f"{what} is not JSON: {reason}") from None
     if not isinstance(payload, dict):
-        raise BadInput(what='the payload must be a JSON object, such as {"argv": ["sleep", "1"]}')
+        raise BadInput(what=f"{what} must be a JSON object, such as {_EXAMPLES[what]}")
     size = len(json.dumps(payload, ensure_ascii=False).encode(errors="surrogatepass"))
     if size > PAYLOAD_BYTES:
-        raise BadInput(what=f"the payload has {size} bytes, over the limit of {PAYLOAD_BYTES}")
+        raise BadInput(what=f"{what} has {size} bytes, over the limit of {PAYLOAD_BYTES}")
     return payload
 
 

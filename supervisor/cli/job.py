@@ -1,6 +1,7 @@
 """`tenure job`: what to run, and when."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -8,10 +9,11 @@ import typer
 
 from supervisor.cli import job_apply, job_save, output, session
 from supervisor.cli.fires import next_fires
-from supervisor.cli.inputs import JobName, check_payload, encodable, parse_instant, read_payload
+from supervisor.cli.inputs import JobName, encodable, parse_instant, read_payload
 from supervisor.cli.job_save import read_job, save
 from supervisor.cli.options import Payload
 from supervisor.cli.session import Json
+from supervisor.parameters import describe
 
 app = typer.Typer(no_args_is_help=True, help="Jobs: what to run, when, and how.")
 app.command("add")(job_save.add)
@@ -104,7 +106,7 @@ def remove(name: JobName, as_json: Json = False) -> int:
     Example: `tenure job remove nightly`
     """
     encodable(name, "the name")
-    removed = session.run(lambda store: store.value("remove_job", session.actor(), name))
+    removed = session.run(lambda store: store.value("remove_job", session.actor(), name, True))
     if as_json:
         output.print_json({"id": removed, "name": name, "removed": True})
     else:
@@ -127,20 +129,19 @@ def trigger(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Make a run. Keys of --payload replace those of the job's payload.
+    """Make a run. --payload holds arguments for the job's parameters: `tenure job show NAME` names them.
 
     Examples:
 
     - `tenure job trigger hello`
-    - `tenure job trigger invoice --idempotency-key order-4711 --payload '{"env": {"ORDER": "4711"}}' --json`
+    - `tenure job trigger invoice --idempotency-key order-4711 --payload '{"order": 4711}' --json`
 
-    Exits 4 when the key was used with another job or payload.
+    Exits 2 when the job does not take these arguments, 4 when the key was used with another job or payload.
     """
     given = read_payload(payload) if payload is not None else {}
     due = parse_instant(not_before) if not_before is not None else None
     key = encodable(idempotency_key, "the key") if idempotency_key is not None else None
     job, _ = read_job(name)
-    check_payload(job["domain"], {**job["payload"], **given})
     row = session.run(
         lambda store: store.row("trigger_job", session.actor(), name, json.dumps(given), key, due, priority)
     )
@@ -181,6 +182,15 @@ def _bound(row: Any) -> str:
     return bound if row["concurrency_policy"] == "allow" else f"{bound} {row['concurrency_policy']}"
 
 
+def _taken(takes: Mapping[str, Mapping[str, Any]] | None) -> list[str]:
+    """What callers may give, a line for each parameter."""
+    if takes is None:
+        return [
+            "any argument: the job is older than parameters; declare them with `tenure job set --parameters`"
+        ]
+    return [f"{name}: {describe(spec)}" for name, spec in takes.items()]
+
+
 def _show(job: dict[str, Any], now: datetime) -> None:
     skipped = job["last_skipped"]
     output.print_facts(
@@ -190,6 +200,7 @@ def _show(job: dict[str, Any], now: datetime) -> None:
             ("action", job["action"]),
             ("enabled", "yes" if job["enabled"] else "no"),
             ("payload", json.dumps(job["payload"])),
+            *(("takes", text) for text in _taken(job["takes"])),
             ("cron", job["cron"] and f"{job['cron']} ({job['timezone']}), missed: {job['missed']}"),
             ("schedule error", job["schedule_error"]),
             *(("next fire", f"{fire['local']} = {fire['utc']}") for fire in job["next_fires"]),

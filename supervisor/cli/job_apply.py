@@ -43,7 +43,8 @@ def apply(
         domain = "command"
         cron = "30 2 * * *"
         timezone = "Europe/Berlin"
-        payload = { argv = ["backup", "--all"] }
+        payload = { argv = ["backup", { argument = "target" }] }
+        parameters = { target = { type = "text", default = "all" } }
 
     What a table does not name has its default; without `enabled` a paused job stays paused. Where there is
     no terminal to ask on, --yes or --dry-run is needed.

@@ -21,6 +21,7 @@ from supervisor.cli.options import (
     Missed,
     NoCron,
     NoEvent,
+    Parameters,
     Payload,
     Policy,
     Priority,
@@ -37,6 +38,7 @@ def add(
     *,
     domain: Domain = None,
     payload: Payload = None,
+    parameters: Parameters = None,
     action: Action = None,
     cron: Cron = None,
     timezone: Timezone = None,
@@ -57,6 +59,8 @@ def add(
 
     - `tenure job add hello --domain command --payload '{"argv": ["echo", "hello"]}'`
     - `tenure job add backup --domain command --payload @b.json --cron '30 2 * * *' --timezone Europe/Berlin`
+    - `tenure job add invoice --domain command --payload '{"argv": ["invoice", {"argument": "order"}]}'
+      --parameters '{"order": {"type": "integer", "required": true}}'`
     - `tenure job add thumbs --domain command --payload @t.json --event upload --concurrency-policy forbid`
 
     Exits 4 when there is a job of that name.
@@ -70,6 +74,7 @@ def add(
         _spec(
             domain=domain,
             payload=payload,
+            parameters=parameters,
             action=action,
             cron=cron,
             timezone=timezone,
@@ -94,6 +99,7 @@ def set_(
     *,
     domain: Domain = None,
     payload: Payload = None,
+    parameters: Parameters = None,
     action: Action = None,
     cron: Cron = None,
     timezone: Timezone = None,
@@ -123,6 +129,7 @@ def set_(
     spec = _spec(
         domain=domain,
         payload=payload,
+        parameters=parameters,
         action=action,
         cron=cron,
         timezone=timezone,
@@ -160,7 +167,7 @@ def save(name: str, spec: dict[str, Any], *, create: bool, as_json: bool) -> int
     encodable(name, "the name")
 
     async def work(store: Store) -> tuple[dict[str, Any], datetime]:
-        row = await store.row("save_job", session.actor(), name, json.dumps(spec), create)
+        row = await store.row("save_job", session.actor(), name, json.dumps(spec), create, True)
         assert row is not None  # noqa: S101  it raises where there is none
         return json.loads(row["job"]), row["now"]
 
@@ -177,8 +184,9 @@ def save(name: str, spec: dict[str, Any], *, create: bool, as_json: bool) -> int
 def _spec(**options: Any) -> dict[str, Any]:
     """The columns of the options that were named."""
     named = {option: value for option, value in options.items() if value is not None}
-    if "payload" in named:
-        named["payload"] = read_payload(named["payload"])
+    for option in ("payload", "parameters"):
+        if option in named:
+            named[option] = read_payload(named[option], f"the {option}")
     for option in ("domain", "action", "cron", "timezone", "event"):
         if option in named:
             encodable(named[option], f"--{option}")
@@ -198,7 +206,7 @@ def _check_relations(job: Mapping[str, Any]) -> None:
 
 
 def _summary(spec: dict[str, Any]) -> str:
-    shown = {field: value for field, value in spec.items() if field != "payload"}
-    return ", ".join(
-        [f"{field}={value}" for field, value in shown.items()] + ["payload"] * ("payload" in spec)
-    )
+    texts = [
+        field if field in {"payload", "parameters"} else f"{field}={value}" for field, value in spec.items()
+    ]
+    return ", ".join(sorted(texts, key=lambda text: "=" not in text))

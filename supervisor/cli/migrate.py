@@ -96,11 +96,19 @@ def _checked(project_key: str | None, schema_prefix: str | None) -> str | None:
 
 
 def _migrate(admin: str, runtime: Mapping[str, str], prefix: str | None, *, as_json: bool) -> int:
-    from supervisor.wiring import lease_rights  # noqa: PLC0415  loads every domain; a URL is checked first
+    from supervisor.wiring import lease_rights, task_types  # noqa: PLC0415  loads every domain; a URL is checked first
 
-    rights = lease_rights()
+    rights, types = lease_rights(), task_types()
     tell = (lambda _line: None) if as_json else (lambda line: output.say("- ", line))
-    work = partial(schema.migrate, admin, runtime_urls=runtime, report=tell, rights=rights, prefix=prefix)
+    work = partial(
+        schema.migrate,
+        admin,
+        runtime_urls=runtime,
+        report=tell,
+        rights=rights,
+        task_types=types,
+        prefix=prefix,
+    )
     try:
         report = anyio.run(work)
     except schema.NeedsAdministrator as needed:

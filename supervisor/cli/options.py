@@ -8,6 +8,13 @@ Domain = Annotated[str | None, typer.Option(help="Whose work it is, such as comm
 Payload = Annotated[
     str | None, typer.Option(help="A JSON object, @file or - for standard input.", show_default=False)
 ]
+Parameters = Annotated[
+    str | None,
+    typer.Option(
+        help="What callers may give: names with type, required or default, as a JSON object, @file or -.",
+        show_default=False,
+    ),
+]
 Action = Annotated[str | None, typer.Option(help="Which of the domain's actions.", show_default=False)]
 MaxAttempts = Annotated[
     int | None, typer.Option(min=1, max=1000, help="How often it may be started.", show_default="3")

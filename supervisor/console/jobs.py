@@ -6,15 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from fastapi import Request, Response
+from starlette.datastructures import FormData
 
 from supervisor import operations
 from supervisor.api.view import ReplicaView
+from supervisor.cli.inputs import parse_payload
 from supervisor.console import page
 from supervisor.console.forms import Form, Operator, text_of
 from supervisor.console.kept import Kept
 from supervisor.console.runs import Filter, find
 from supervisor.console.waiting import reasons
 from supervisor.errors import BadInput, NotFound
+from supervisor.jobspec import PAYLOAD_BYTES
 from supervisor.store import Record
 
 MARKS: Final = 16
@@ -66,7 +69,7 @@ def routes(replica: ReplicaView) -> page.PageRouter:
         what = text_of(form, "do")
         back = text_of(form, "next") or page.path_of("jobs", name)
         if what == "trigger":
-            made = await operations.trigger(store, operator.name, name)
+            made = await operations.trigger(store, operator.name, name, _arguments(form))
             return page.done(request, page.path_of("runs", made.id), f"Run {made.id} of {name} was made.")
         if what not in ("enable", "disable"):
             raise BadInput(what="a job can be triggered, enabled or disabled")
@@ -74,6 +77,11 @@ def routes(replica: ReplicaView) -> page.PageRouter:
         return page.done(request, back, f"The job {name} is {what}d.")
 
     return router
+
+
+def _arguments(form: FormData) -> Mapping[str, Any]:
+    text = text_of(form, "arguments", most=PAYLOAD_BYTES)
+    return parse_payload(text, "the arguments") if text else {}
 
 
 def at_a_time(most: int | None, policy: str) -> str | None:

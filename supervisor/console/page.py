@@ -47,6 +47,7 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, St
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from supervisor import parameters
 from supervisor.api.csrf import csrf_of
 from supervisor.api.origin import is_secure, local_path
 from supervisor.api.principal import Role, principal_of
@@ -155,6 +156,8 @@ def _environment(loader: ChoiceLoader) -> Environment:
         "run_links": inert.run_links,
         "log_text": inert.log_text,
         "pretty_json": inert.pretty_json,
+        "described": lambda spec: inert.visible(parameters.describe(spec)),
+        "blank_arguments": parameters.blank,
         "duration": moments.duration,
         "absolute": lambda value: moments.absolute(value) if value else "",
     }
@@ -178,7 +181,7 @@ def render(request: Request, template: str, *, status: int = 200, **context: Any
             "principal": principal_of(request),
             "csrf": csrf_of(request),
             "path": request.url.path,
-            "here": str(request.url.path) + (f"?{request.url.query}" if request.url.query else ""),
+            "here": quote(request.url.path) + (f"?{request.url.query}" if request.url.query else ""),
             "theme": _theme_of(request),
             "themes": THEMES,
             "asset": console.assets.path,

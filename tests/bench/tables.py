@@ -21,7 +21,7 @@ ROWS: Final = plain_lease("bench.rows", COLUMNS)
 async def prepare(urls: Urls, *, paused: bool = True) -> None:
     await apply_as_owner(urls, f"CREATE SCHEMA bench; {plain_migration(ROWS, COLUMNS)}")
     async with connected(urls.admin) as admin:
-        await save_job(admin, JOB)
+        await save_job(admin, JOB, parameters={"asked_at": {"type": "number"}})
         await save_job(admin, LATER, domain="command", payload={"argv": ["true"]})
         if paused:
             await pause(admin)

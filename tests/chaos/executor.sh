@@ -1,10 +1,12 @@
-# What a command does: `bash executor.sh HUNDREDTHS HOW`, with its token in TENURE_ and its place in CHAOS_; it takes
+# What a command does: `bash executor.sh HUNDREDTHS HOW [HUNDREDTHS OF FURTHER ATTEMPTS]`, with its token in TENURE_ and its place in CHAOS_; it takes
 # CHAOS_STRETCH percent of that time.
 # It writes begin, a sign of life every tenth of a second, and end to the unfenced file; it offers its token to
 # the sink before and after the work, as an effect would, and fails when the sink refuses. No process is forked
 # for any of that: bash waits on a pipe of its own and speaks TCP itself. /proc/uptime is CLOCK_BOOTTIME, and no
 # faked clock touches it; it is cut to hundredths, so a beginning is noted by the next one, never too early.
 : "${CHAOS_STRETCH:=100}"
+[ -z "$3" ] || [ "$TENURE_ATTEMPT" = 1 ] || set -- "$3" "$2"
+[ "$2" != stubborn ] || trap '' TERM
 note() {
     read -r now _ </proc/uptime
     if [ "$1" = begin ]; then

@@ -20,9 +20,26 @@ ATTEMPTS: Final = 6
 POISON: Final = ("segfault", "brood")
 
 
-def command(seconds: float, how: str = "done") -> dict[str, Any]:
-    """The payload of a command that takes so many seconds of its world and then succeeds, fails, or worse."""
-    return {"argv": ["bash", SCRIPT, str(round(seconds * 100)), how]}
+def command(seconds: float, how: str = "done", later: float | None = None) -> dict[str, Any]:
+    """The arguments of a command that takes so many seconds of its world and then succeeds, fails, or worse.
+
+    Its second attempt takes `later` seconds.
+    """
+    hundredths = {"hundredths": round(seconds * 100), "how": how}
+    return hundredths if later is None else {**hundredths, "later": round(later * 100)}
+
+
+def program(seconds: float) -> dict[str, Any]:
+    """The definition of such a command; without arguments it takes so many seconds."""
+    marks = [{"argument": name} for name in ("hundredths", "how", "later")]
+    return {
+        "payload": {"argv": ["bash", SCRIPT, *marks]},
+        "parameters": {
+            "hundredths": {"type": "integer", "default": round(seconds * 100)},
+            "how": {"type": "text", "default": "done"},
+            "later": {"type": "integer"},
+        },
+    }
 
 
 @dataclass(frozen=True)
@@ -49,11 +66,11 @@ class Worker:
     _task: "asyncio.Task[None] | None" = None
 
     async def start(self) -> None:
-        await self.see.define("load", command(1), max_attempts=ATTEMPTS)
-        await self.see.define("load-poison", command(1), max_attempts=2)
+        await self.see.define("load", **program(1), max_attempts=ATTEMPTS)
+        await self.see.define("load-poison", **program(1), max_attempts=2)
         for number in range(self.load.schedules):
             spec: dict[str, Any] = {"cron": "* * * * *", "timezone": "UTC", "missed": "all"}
-            await self.see.define(f"schedule-{number}", command(0.3), max_attempts=ATTEMPTS, **spec)
+            await self.see.define(f"schedule-{number}", **program(0.3), max_attempts=ATTEMPTS, **spec)
         if self.load.per_second:
             self._task = asyncio.create_task(self._feed())
 

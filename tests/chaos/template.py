@@ -22,7 +22,7 @@ from schemas.migrate import migrate
 from supervisor.cluster import Account, Cluster
 from supervisor.embedded import DATABASE, USERS, Urls, new_passwords
 from supervisor.embedded_home import WHEEL, account_for, binaries
-from supervisor.wiring import lease_rights
+from supervisor.wiring import lease_rights, task_types
 from tests.chaos.place import PREFIX, ground
 
 ROOT: Final = Path(__file__).parents[2]
@@ -78,7 +78,9 @@ def _make(home: Path, facts: Path) -> None:
     cluster.create(USERS["admin"], passwords["admin"])
     urls = Urls.build(passwords, cluster.start(), DATABASE)
     try:
-        asyncio.run(migrate(urls.admin, runtime_urls=urls.runtime(), rights=lease_rights()))
+        asyncio.run(
+            migrate(urls.admin, runtime_urls=urls.runtime(), rights=lease_rights(), task_types=task_types())
+        )
     finally:
         cluster.stop()
     with (home / "data" / "pg_hba.conf").open("a") as file:

@@ -180,24 +180,26 @@ async def test_trigger_answers_with_the_run(cli: Cli, scene: Scene) -> None:
 
 
 async def test_trigger_options_reach_the_run(cli: Cli, scene: Scene) -> None:
-    await add(cli)
+    await add(cli, "job", "--parameters", '{"order": {"type": "integer", "required": true}}')
     due = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
-    options = ["--not-before", due.isoformat(), "--priority", "9", "--payload", '{"cwd": "/"}']
+    options = ["--not-before", due.isoformat(), "--priority", "9", "--payload", '{"order": 7}']
     made = await trigger(cli, "job", *options)
     run = (await cli("run", "show", str(made["id"]), "--json")).json()
     assert datetime.fromisoformat(run["not_before"]) == due
     assert run["priority"] == 9
-    assert run["payload"] == {"argv": ["echo", "hello"], "cwd": "/"}
+    assert run["payload"] == {"argv": ["echo", "hello"], "order": 7}
+    refused = await cli("job", "trigger", "job", "--payload", '{"argv": ["id"]}')
+    assert (refused.code, "it takes order (integer, required)" in refused.err) == (2, True)
+    shown = await cli("job", "show", "job")
+    assert "order: integer, required" in shown.out
 
 
 async def test_a_repeated_key_returns_the_same_run(cli: Cli, scene: Scene) -> None:
-    await add(cli)
+    await add(cli, "job", "--parameters", '{"order": {"type": "integer"}}')
     first = await trigger(cli, "job", "--idempotency-key", "order 4711")
     again = await trigger(cli, "job", "--idempotency-key", "order 4711")
     assert (again["id"], again["created"]) == (first["id"], False)
-    other = await cli(
-        "job", "trigger", "job", "--idempotency-key", "order 4711", "--payload", '{"argv": ["ls"]}'
-    )
+    other = await cli("job", "trigger", "job", "--idempotency-key", "order 4711", "--payload", '{"order": 7}')
     assert other.code == 4
     assert (await cli("job", "trigger", "job", "--idempotency-key", "retry:1:2")).code == 2
     assert (await cli("job", "trigger", "job", "--idempotency-key", "x" * 201)).code == 2

@@ -18,7 +18,7 @@ async def world(database: Urls) -> AsyncIterator[World]:
     try:
         await made.open()
         await made.lead()
-        await made.job("work", payload={"argv": ["true"], "env": {"A": "1"}})
+        await made.job("work", payload={"argv": ["true"]}, parameters={"at": {"type": "text"}})
         yield made
     finally:
         await made.close()
@@ -36,14 +36,14 @@ async def test_a_key_is_one_run(tenure: Client) -> None:
     assert (first.created, again.created) == (True, False)
     assert first.id == again.id
     with pytest.raises(Conflict, match="another job or payload"):
-        await tenure.trigger("work", {"cwd": "/"}, key="k")
+        await tenure.trigger("work", {"at": "/"}, key="k")
 
 
 async def test_many_in_one_call(world: World, tenure: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("supervisor.client.MANY_AT_ONCE", 3)
-    made = await tenure.trigger_many("work", [{"cwd": f"/{n}"} for n in range(8)], keys=list("abcdefgh"))
+    made = await tenure.trigger_many("work", [{"at": f"/{n}"} for n in range(8)], keys=list("abcdefgh"))
     assert [run.created for run in made] == [True] * 8
-    again = await tenure.trigger_many("work", [{"cwd": f"/{n}"} for n in range(8)], keys=list("abcdefgh"))
+    again = await tenure.trigger_many("work", [{"at": f"/{n}"} for n in range(8)], keys=list("abcdefgh"))
     assert [(run.id, run.created) for run in again] == [(run.id, False) for run in made]
     with pytest.raises(BadInput, match="as many keys"):
         await tenure.trigger_many("work", [{}, {}], keys=["k"])
@@ -58,7 +58,7 @@ async def test_refusals_are_typed(tenure: Client) -> None:
     with pytest.raises(BadInput, match="reserved"):
         await tenure.trigger("work", key="time:1")
     with pytest.raises(BadInput, match="limit"):
-        await tenure.trigger("work", {"cwd": "/" + "x" * 300_000})
+        await tenure.trigger("work", {"at": "/" + "x" * 300_000})
     with pytest.raises(NotFound):
         await tenure.outcome(404)
 

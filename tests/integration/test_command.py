@@ -1,5 +1,7 @@
 """The command handler over real processes, with tools that record."""
 
+import getpass
+import json
 import os
 import sys
 import time
@@ -12,7 +14,8 @@ import anyio
 import pytest
 
 from actors.command import handle
-from supervisor import Claim, Done, Outcome, Retry
+from actors.command.arguments import directory
+from supervisor import Cancel, Claim, Done, Outcome, Retry
 from supervisor.actor import Place
 from supervisor.clock import boottime
 from tests.support.eventually import eventually
@@ -53,11 +56,11 @@ class Tools:
         return b"".join(data for name, data in self.logged if name == stream)
 
 
-def claim(*argv: str, **more: Any) -> Claim:
+def claim(*argv: Any, **more: Any) -> Claim:
     return Claim(7, 5, 2, 11, UUID(int=9), "command", None, {"argv": list(argv), **more}, None)
 
 
-async def run(*argv: str, **more: Any) -> tuple[Outcome, Tools]:
+async def run(*argv: Any, **more: Any) -> tuple[Outcome, Tools]:
     tools = Tools()
     return await handle(claim(*argv, **more), tools), tools
 
@@ -80,10 +83,9 @@ async def test_what_cannot_run_is_a_retry_with_a_reason(tmp_path: Path) -> None:
     assert isinstance(outcome, Retry)
     assert outcome.error_code == "SPAWN_FAILED"
     outcome, _ = await run(cwd="relative")
-    assert isinstance(outcome, Retry)
-    assert outcome.error_code == "INVALID_PAYLOAD"
-    assert "argv" in outcome.error_message
-    assert "cwd" in outcome.error_message
+    assert isinstance(outcome, Cancel)
+    assert "argv" in outcome.reason
+    assert "cwd" in outcome.reason
 
 
 async def test_the_environment_is_the_allow_list_and_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +97,9 @@ async def test_the_environment_is_the_allow_list_and_the_token(monkeypatch: pyte
     seen = dict(line.split("=", 1) for line in tools.text("stdout").decode().split("\0") if line)
     assert seen.pop("PATH") == os.environ["PATH"]
     token = {name: seen.pop(name) for name in list(seen) if name.startswith("TENURE_")}
+    assert token.pop("TENURE_ARGUMENTS_FILE").startswith(str(directory()))
     assert token == {
+        "TENURE_ARGUMENTS": "{}",
         "TENURE_RUN_ID": "7",
         "TENURE_ATTEMPT": "2",
         "TENURE_EPOCH": "11",
@@ -107,6 +111,38 @@ async def test_the_environment_is_the_allow_list_and_the_token(monkeypatch: pyte
     _, tools = await run("env", env_allow=["SOMETHING"])
     assert b"SOMETHING=secret" in tools.text("stdout")
     assert b"PATH=" not in tools.text("stdout")
+
+
+async def test_arguments_reach_the_command_in_a_file_of_its_own() -> None:
+    text = {"note": "x" * 100_000, "name": "$(id); --help"}
+    script = 'cat "$TENURE_ARGUMENTS_FILE"; stat -c " %a %U" "$TENURE_ARGUMENTS_FILE"; printf "%s" "$1"'
+    _, tools = await run("sh", "-c", script, "sh", {"argument": "name"}, **text)
+    data, _, rest = tools.text("stdout").decode().rpartition("} ")
+    assert json.loads(data + "}") == text
+    assert rest.splitlines() == [f"400 {getpass.getuser()}", text["name"]]
+    assert list(directory().iterdir()) == []
+
+
+async def test_arguments_that_a_killed_replica_left_are_removed(tmp_path: Path) -> None:
+    """The files hold what callers gave, so they end with the replica that wrote them, however it ends."""
+    script = (
+        "import os; from actors.command.arguments import arguments_file;"
+        " arguments_file({'a': 1}).__enter__(); os.kill(os.getpid(), 9)"
+    )
+    killed = {**os.environ, "TMPDIR": str(tmp_path)}
+    await anyio.run_process([sys.executable, "-c", script], env=killed, check=False)
+    (left,) = tmp_path.glob("*/*.json")
+    foreign = tmp_path / "tenure-arguments-link"
+    foreign.symlink_to(Path.cwd())
+    alive = "from actors.command.arguments import directory; print(directory(), flush=True); input()"
+    async with await anyio.open_process([sys.executable, "-c", alive], env=killed) as first:
+        assert first.stdout is not None
+        made = Path((await first.stdout.receive()).decode().strip())
+        assert not left.exists()
+        await anyio.run_process([sys.executable, "-c", alive], env=killed, input=b"\n")
+        assert made.exists(), "its process lives"
+        assert foreign.exists()
+        first.kill()
 
 
 async def test_ten_megabytes_are_bounded_marked_and_drained() -> None:

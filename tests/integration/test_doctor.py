@@ -12,6 +12,7 @@ from supervisor.config import Timings
 from supervisor.doctor import Finding, examine
 from supervisor.embedded import Urls
 from supervisor.store import Store
+from supervisor.wiring import task_types
 from tests.support.scene import Scene
 
 TIMINGS = Timings()
@@ -37,7 +38,9 @@ async def diagnose(
     control = Store(one_url or urls.control, name="test", size=2)
     worker = None if one_url else Store(urls.worker, name="test", size=1)
     try:
-        found = await examine(control, worker, timings, await check(one_url or urls.control))
+        found = await examine(
+            control, worker, timings, await check(one_url or urls.control), task_types=task_types()
+        )
     finally:
         await control.close()
         if worker is not None:
@@ -83,6 +86,9 @@ DAMAGE = {
     "leader changing": "UPDATE supervisor.leader_lease SET expires_at = clock_timestamp()",
     "other bound": "UPDATE supervisor.worker SET stop_bound_seconds = 90 WHERE worker_id = 'w2'",
     "other functions": "UPDATE supervisor.schema_functions SET sha256 = 'another'",
+    "task type lost": "DELETE FROM supervisor.task_type WHERE domain = 'scm'",
+    "program chosen": "UPDATE supervisor.job_definition SET takes = NULL;"
+    """ UPDATE supervisor.job_run SET payload = '{"argv": ["id"]}' WHERE state = 'PENDING'""",
     "no right to work": "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA supervisor FROM tenure_worker",
 }
 
@@ -110,6 +116,8 @@ DAMAGE = {
         ("leader changing", "leader", "warn"),
         ("other bound", "stop bounds", "warn"),
         ("other functions", "schema", "warn"),
+        ("task type lost", "task types", "fail"),
+        ("program chosen", "programs", "warn"),
         ("no right to work", "logins", "fail"),
     ],
 )

@@ -15,10 +15,11 @@ JOBS: Final[dict[str, dict[str, Any]]] = {
     "newest": {
         "max_attempts": 2, "concurrency": 1, "concurrency_policy": "replace", "payload": {"alone": "newest"},
     },
-    "minutely": {"cron": "* * * * *", "missed": "all", "payload": {"seconds": 0.8}},
-    "told": {"event_type": "told", "payload": {"seconds": 0.5}},
+    "minutely": {"cron": "* * * * *", "missed": "all", "payload": {"seconds": 0.8}, "parameters": {}},
+    "told": {"event_type": "told", "payload": {"seconds": 0.5}, "parameters": {}},
 }  # fmt: skip
 BACKOFF: Final = {"backoff_seconds": 0.5, "backoff_max_seconds": 1.0}
+PARAMETERS: Final = {name: {"type": "any"} for name in ("kind", "seconds", "stop", "outcome")}
 GAP_SECONDS: Final = 0.9
 LONGEST_SECONDS: Final = 14.0
 
@@ -32,7 +33,7 @@ class Load:
 
     def define(self) -> None:
         for name, spec in JOBS.items():
-            whole = {"domain": "command", "payload": {}, **BACKOFF, **spec}
+            whole = {"domain": "command", "payload": {}, "parameters": PARAMETERS, **BACKOFF, **spec}
             self._ask(
                 "SELECT 1 FROM supervisor.save_job('sim', $1, $2::text::jsonb, true)", name, json.dumps(whole)
             )

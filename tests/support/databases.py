@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from schemas.migrate import migrate
 from supervisor.embedded import USERS, Urls
-from supervisor.wiring import lease_rights
+from supervisor.wiring import lease_rights, task_types
 from tests.support.server import Server, exclusively
 from tests.support.sessions import connected, forget
 
@@ -67,7 +67,9 @@ async def _ensure_template(server: Server) -> None:
     with exclusively("template"):
         if not await _is_template(server, TEMPLATE):
             urls = server.urls(TEMPLATE)
-            await migrate(urls.admin, runtime_urls=urls.runtime(), rights=lease_rights())
+            await migrate(
+                urls.admin, runtime_urls=urls.runtime(), rights=lease_rights(), task_types=task_types()
+            )
             await _quicken_logins(server)
             await _mark_template(server, TEMPLATE)
     _with_template.add(server.passwords["admin"])

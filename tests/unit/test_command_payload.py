@@ -1,5 +1,7 @@
 """What a command's payload may say, and what becomes of a command's end."""
 
+import json
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -8,11 +10,12 @@ import pytest
 from actors import ROSTER
 from actors.command import ACTOR, check_payload
 from actors.command.output import Output
-from actors.command.payload import DEFAULT_ENV_ALLOW, MAX_OUTPUT_BYTES, Order, environment
+from actors.command.payload import ARGUMENTS_BYTES, DEFAULT_ENV_ALLOW, MAX_OUTPUT_BYTES, Order, environment
 from actors.command.verdict import verdict
 from supervisor import Claim, Done, Retry
 from supervisor.isolate import Ended
 
+FILE = Path("/f")
 CLAIM = Claim(7, 5, 2, 11, UUID(int=1), "command", None, {}, None)
 
 
@@ -44,6 +47,9 @@ def test_a_good_payload_has_no_complaints(payload: dict[str, Any]) -> None:
         ({"argv": []}, "at least one"),
         ({"argv": "sleep 1"}, "list"),
         ({"argv": ["a", 1]}, "strings"),
+        ({"argv": ["a", {"argument": 1}]}, "strings"),
+        ({"argv": ["a", {"argument": "x", "more": 1}]}, "strings"),
+        ({"argv": [{"argument": "x"}]}, "name a program"),
         ({"argv": ["a\0b"]}, "NUL"),
         ({"argv": [""]}, "empty string"),
         ({"argv": ["a"], "shell": True}, "unknown key 'shell'"),
@@ -80,15 +86,38 @@ def test_the_environment_is_an_allow_list() -> None:
     replica = {"PATH": "/bin", "HOME": "/h", "PGPASSWORD": "s", "TENURE_DATABASE_URL": "s", "AWS_KEY": "s"}
     order = Order.of({"argv": ["a"], "env": {"MINE": "1"}})
     token = {
+        "TENURE_ARGUMENTS": "{}",
+        "TENURE_ARGUMENTS_FILE": "/f",
         "TENURE_RUN_ID": "7",
         "TENURE_ATTEMPT": "2",
         "TENURE_EPOCH": "11",
         "TENURE_CLAIM": str(UUID(int=1)),
     }
-    assert environment(order, CLAIM, replica) == {"PATH": "/bin", "HOME": "/h", "MINE": "1", **token}
+    assert environment(order, CLAIM, FILE, replica) == {"PATH": "/bin", "HOME": "/h", "MINE": "1", **token}
     narrow = Order.of({"argv": ["a"], "env_allow": ["AWS_KEY", "ABSENT"]})
-    assert environment(narrow, CLAIM, replica) == {"AWS_KEY": "s", **token}
+    assert environment(narrow, CLAIM, FILE, replica) == {"AWS_KEY": "s", **token}
     assert not [name for name in DEFAULT_ENV_ALLOW if name.startswith("TENURE_")]
+
+
+def test_arguments_take_the_places_that_argv_marks() -> None:
+    marks = [{"argument": name} for name in ("text", "number", "yes", "list", "none", "absent")]
+    given = {"text": "a b; c", "number": 4.5, "yes": True, "list": ["ü", 1], "none": None}
+    order = Order.of({"argv": ["prog", *marks], **given})
+    assert order.argv == ("prog", "a b; c", "4.5", "true", '["ü", 1]')
+    assert order.arguments == given
+
+
+def test_arguments_are_data() -> None:
+    """A name that a shell or a loader knows stays a key of JSON."""
+    event = {"id": 3, "type": "order.paid", "payload": {"order": 7}}
+    payload = {"argv": ["a"], "LD_PRELOAD": "/x.so", "event": event}
+    names = environment(Order.of(payload), CLAIM, FILE, {})
+    assert json.loads(names["TENURE_ARGUMENTS"]) == {"LD_PRELOAD": "/x.so", "event": event}
+    assert "LD_PRELOAD" not in names
+    assert names["TENURE_EVENT_TYPE"] == "order.paid"
+    long = environment(Order.of({"argv": ["a"], "text": "ü" * ARGUMENTS_BYTES}), CLAIM, FILE, {})
+    assert "TENURE_ARGUMENTS" not in long
+    assert long["TENURE_ARGUMENTS_FILE"] == "/f"
 
 
 def test_an_end_becomes_an_outcome() -> None:

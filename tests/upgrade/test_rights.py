@@ -11,7 +11,7 @@ from schemas.migrate import migrate
 from supervisor.embedded import Urls
 from supervisor.lease_grants import grant_faults
 from supervisor.store import Store
-from supervisor.wiring import lease_rights, leases
+from supervisor.wiring import lease_rights, leases, task_types
 
 
 class Killed(Exception):
@@ -36,6 +36,7 @@ async def test_a_migration_that_ends_after_the_functions_leaves_every_right(
             source=Source(tmp_path / "schemas"),
             packages={},
             rights=lease_rights(),
+            task_types=task_types(),
         )
     store = Store(database.control, name="test", size=1)
     try:

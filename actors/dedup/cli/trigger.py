@@ -35,6 +35,7 @@ async def _trigger(
 
 async def _define(store: Store, actor: str, name: str, action: str) -> None:
     try:
-        await store.row("save_job", actor, name, json.dumps({"domain": "dedup", "action": action}), True)
+        spec = json.dumps({"domain": "dedup", "action": action})
+        await store.row("save_job", actor, name, spec, True, False)
     except Conflict:  # somebody else was faster
         return

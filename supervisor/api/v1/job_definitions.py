@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Body, Header, Query, Response
+from fastapi import APIRouter, Body, Depends, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from supervisor import operations
-from supervisor.api.principal import Actor, Role
+from supervisor.api.principal import Actor, Principal, Role, principal_of
 from supervisor.api.v1.paging import Cursor, Limit, Page, decode, encode, page
 from supervisor.api.v1.route import Asked, Filter, Hanger, JobName, Key, Moment, answer
 from supervisor.api.view import ReplicaView
@@ -50,6 +50,8 @@ EXAMPLE_JOB: Final[dict[str, Any]] = {
     "updated_at": "2026-01-01T09:00:00+00:00",
     "live": 0,
 }
+EXAMPLE_PARAMETERS: Final[dict[str, Any]] = {"order": {"type": "integer", "required": True}}
+Operator = Annotated[Principal, Depends(principal_of)]
 _TYPES: Final[Mapping[type, str]] = {
     str: "string",
     int: "integer",
@@ -101,13 +103,26 @@ class JobSavedAnswer(BaseModel):
 
     model_config = ConfigDict(
         extra="allow",
-        json_schema_extra={"example": {**EXAMPLE_JOB, "payload": EXAMPLE_SPEC["payload"], "next_fires": []}},
+        json_schema_extra={
+            "example": {
+                **EXAMPLE_JOB,
+                "payload": EXAMPLE_SPEC["payload"],
+                "parameters": EXAMPLE_PARAMETERS,
+                "takes": EXAMPLE_PARAMETERS,
+                "next_fires": [],
+            }
+        },
     )
 
     id: int
     name: str
     domain: str
     payload: dict[str, Any]
+    parameters: dict[str, Any] | None = Field(description="what the definition itself declares")
+    takes: dict[str, Any] | None = Field(
+        description="the parameters that callers may give: the definition's own, or those of its task type;"
+        " null for an older definition, which takes anything that is not the definition's"
+    )
     enabled: bool
     cron: str | None
     next_fire_at: datetime | None
@@ -128,10 +143,12 @@ class EnabledAsked(Asked):
 
 class TriggerAsked(Asked):
     model_config = ConfigDict(
-        json_schema_extra={"example": {"payload": {"argv": ["true"]}, "idempotency_key": "order-4711"}}
+        json_schema_extra={"example": {"payload": {"order": 4711}, "idempotency_key": "order-4711"}}
     )
 
-    payload: dict[str, Any] | None = Field(None, description="its keys replace those of the job's payload")
+    payload: dict[str, Any] | None = Field(
+        None, description="arguments for the parameters of the job, which `takes` of the job names"
+    )
     idempotency_key: Key | None = Field(None, description="the same key again answers with the same run")
     not_before: Annotated[Moment, Field(strict=False)] | None = Field(
         None, description="not earlier than that"
@@ -151,8 +168,8 @@ class TriggerManyAsked(Asked):
         json_schema_extra={
             "example": {
                 "runs": [
-                    {"payload": {"argv": ["true"]}, "idempotency_key": "order-4711"},
-                    {"payload": {"argv": ["true"]}, "idempotency_key": "order-4712"},
+                    {"payload": {"order": 4711}, "idempotency_key": "order-4711"},
+                    {"payload": {"order": 4712}, "idempotency_key": "order-4712"},
                 ]
             }
         }
@@ -248,10 +265,13 @@ class JobDefinitions:
         """Its options and its payload, its live runs, its next three fire times and what it skipped."""
         return answer(await read_job(self._store, name))
 
-    async def save_job_definition(self, name: JobName, spec: Spec, who: Actor) -> Response:
+    async def save_job_definition(self, name: JobName, spec: Spec, who: Operator) -> Response:
         """Make the job what the body says: 201 where it is new. Runs that exist keep what they were made
-        with. Without `enabled`, a job stays enabled or disabled as it is."""
-        saved = await operations.save_job(self._store, who, name, spec)
+        with. Without `enabled`, a job stays enabled or disabled as it is. A job that names a program is
+        saved and removed by role admin only."""
+        saved = await operations.save_job(
+            self._store, who.name, name, spec, may_name_programs=who.role >= Role.ADMIN
+        )
         return _shown(saved, 201 if saved.created else 200)
 
     async def enable_job_definition(self, name: JobName, asked: EnabledAsked, who: Actor) -> Response:
@@ -259,9 +279,12 @@ class JobDefinitions:
         saved = await operations.enable_job(self._store, who, name, enabled=asked.enabled)
         return _shown(saved, 200)
 
-    async def remove_job_definition(self, name: JobName, who: Actor) -> Response:
+    async def remove_job_definition(self, name: JobName, who: Operator) -> Response:
         """Its runs and their history stay. Refused while it has runs that have not ended."""
-        return answer(await operations.remove_job(self._store, who, name))
+        removed = await operations.remove_job(
+            self._store, who.name, name, may_name_programs=who.role >= Role.ADMIN
+        )
+        return answer(removed)
 
     async def trigger_job_definition(
         self,

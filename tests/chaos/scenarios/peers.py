@@ -12,7 +12,7 @@ import asyncpg
 from supervisor.clock import boottime
 from tests.chaos.faults import Cut, Freeze, Kill
 from tests.chaos.judge import calls
-from tests.chaos.load import SCRIPT, Load, command
+from tests.chaos.load import Load, command
 from tests.chaos.scenario import Bounds, Scenario
 from tests.chaos.scenarios.leader import BLIND
 from tests.chaos.scenarios.redis import calm
@@ -148,10 +148,10 @@ async def renewals_unheeded(world: World, chance: random.Random) -> None:
 async def late_completion(world: World, chance: random.Random) -> None:
     """The first attempt ends well while its worker is cut off, and says so while the second is executing."""
     first_seconds, second_seconds = S - 2 * H, D + 2
-    seconds = f"$(( TENURE_ATTEMPT > 1 ? {round(100 * second_seconds)} : {round(100 * first_seconds)} ))"
-    script = {"argv": ["bash", "-c", f'exec bash {SCRIPT} "{seconds}" done']}
     victim = world.others(await world.leader())[0]
-    roots = await world.see.trigger("load", 2 * world.topology.replicas, script)
+    roots = await world.see.trigger(
+        "load", 2 * world.topology.replicas, command(first_seconds, later=second_seconds)
+    )
 
     async def mine() -> list[int]:
         held = set(await world.see.on(victim.worker_id)) & set(roots)

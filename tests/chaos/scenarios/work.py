@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 from supervisor.clock import boottime
 from tests.chaos.executions import Execution
 from tests.chaos.faults import Cut, Kill, Term
-from tests.chaos.load import SCRIPT, Load, command
+from tests.chaos.load import SCRIPT, Load, command, program
 from tests.chaos.scenario import Scenario
 from tests.chaos.scenarios.redis import calm
 from tests.chaos.scenarios.worker import CALM, work_on
@@ -52,7 +52,6 @@ POISON: Final = {
 DRAIN_SECONDS: Final = 2.0
 # rule 20: the grace, the kill, and the last words
 DRAINED_SECONDS: Final = DRAIN_SECONDS + K + 5
-STUBBORN: Final = f"trap '' TERM; exec bash {SCRIPT} 3000 done"
 ZONES: Final = (
     *("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Auckland", "Africa/Casablanca"),
     *("America/St_Johns", "Asia/Beirut", "Antarctica/Troll"),
@@ -208,12 +207,11 @@ async def left(world: World, worker_id: str) -> None:
 
 async def next_of_the_same_key(world: World, chance: random.Random) -> None:
     """A healthy run is cancelled, is over its time, and is cancelled while cut off; the next one waits."""
-    await world.see.define("single", command(1), concurrency=1, max_attempts=1)
-    await world.see.define("single-short", command(1), concurrency=1, max_attempts=1, timeout_seconds=1.5)
-    stubborn = {"argv": ["bash", "-c", STUBBORN]}
+    await world.see.define("single", **program(1), concurrency=1, max_attempts=1)
+    await world.see.define("single-short", **program(1), concurrency=1, max_attempts=1, timeout_seconds=1.5)
     for how in chance.sample(("cancel", "over-time", "cut"), 3):
         job = "single-short" if how == "over-time" else "single"
-        (first,) = await world.see.trigger(job, 1, stubborn)
+        (first,) = await world.see.trigger(job, 1, command(30, "stubborn"))
         one = await begun(world, first, 8)
         (second,) = await world.see.trigger(job, 1, command(0.2))
         await world.passed(boottime(), chance.uniform(0.1, 0.6))
@@ -259,7 +257,7 @@ def left_over() -> list[str]:
 
 
 async def scheduled(world: World, name: str, cron: str, **spec: Any) -> None:
-    await world.see.define(name, command(0.05), max_attempts=3, cron=cron, **{"timezone": "UTC", **spec})
+    await world.see.define(name, **program(0.05), max_attempts=3, cron=cron, **{"timezone": "UTC", **spec})
 
 
 async def switched_off(world: World) -> None:

@@ -11,7 +11,8 @@ from supervisor.errors import BadInput, NotFound
 from tests.integration.api.conftest import Api
 from tests.integration.api.test_v1_fleet import nested
 
-SPEC = {"domain": "command", "payload": {"argv": ["true"]}}
+SPEC: dict[str, Any] = {"domain": "command", "payload": {"argv": ["true"]}}
+PARAMETERS = {"order": {"type": "integer"}}
 
 
 @pytest.fixture
@@ -86,16 +87,16 @@ async def test_a_name_with_slashes_is_a_name(api: Api) -> None:
 
 
 async def test_many_are_triggered_by_one_call_or_none(api: Api) -> None:
-    await put(api, "job")
-    path, good = "/job-definitions/job/trigger-many", {"payload": {"argv": ["false"]}, "idempotency_key": "k"}
+    await put(api, "job", {**SPEC, "parameters": PARAMETERS})
+    path, good = "/job-definitions/job/trigger-many", {"payload": {"order": 1}, "idempotency_key": "k"}
     made = await api.post(path, {"runs": [good, {}], "priority": 7}, expect=201)
     assert (made["job"], made["created"], made["existing"], len(made["ids"])) == ("job", 2, [], 2)
     assert (await api.get(f"/runs/{made['ids'][0]}"))["priority"] == 7
     again = await api.post(path, {"runs": [good]}, expect=200)
     assert (again["ids"], again["created"], again["existing"]) == (made["ids"][:1], 0, made["ids"][:1])
-    for runs, code in (([], 422), ([{"payload": []}], 422), ([{}, {"payload": {"argv": 7}}], 400)):
+    for runs, code in (([], 422), ([{"payload": []}], 422), ([{}, {"payload": {"argv": ["id"]}}], 400)):
         await api.refused(code, "POST", path, {"runs": runs})
-    await api.refused(409, "POST", path, {"runs": [{}, {**good, "payload": {"argv": ["other"]}}]})
+    await api.refused(409, "POST", path, {"runs": [{}, {**good, "payload": {"order": 2}}]})
     await api.refused(404, "POST", "/job-definitions/nothing/trigger-many", {"runs": [{}]})
     triggered = [entry[4] for entry in await api.audited() if entry[1] == "job.trigger"]
     first, last = made["ids"]
@@ -109,9 +110,9 @@ async def test_many_are_triggered_by_one_call_or_none(api: Api) -> None:
 
 
 async def test_a_trigger_makes_one_run_a_key(api: Api) -> None:
-    await put(api, "job")
+    await put(api, "job", {**SPEC, "parameters": PARAMETERS})
     body = {
-        "payload": {"argv": ["false"]},
+        "payload": {"order": 1},
         "idempotency_key": "k",
         "priority": 7,
         "not_before": "2090-01-01T00:00:00Z",
@@ -120,7 +121,11 @@ async def test_a_trigger_makes_one_run_a_key(api: Api) -> None:
     again = await api.post("/job-definitions/job/trigger", body, expect=200)
     assert (made["created"], again["created"], made["id"]) == (True, False, again["id"])
     run = await api.get(f"/runs/{made['id']}")
-    assert (run["payload"], run["priority"], run["not_before"][:4]) == ({"argv": ["false"]}, 7, "2090")
+    assert (run["payload"], run["priority"], run["not_before"][:4]) == (
+        {**SPEC["payload"], "order": 1},
+        7,
+        "2090",
+    )
     by_header = await api.http.post("/api/v1/job-definitions/job/trigger", headers={"Idempotency-Key": "h"})
     same = await api.http.post("/api/v1/job-definitions/job/trigger", json={"idempotency_key": "h"})
     assert (by_header.status_code, same.status_code, same.json()["id"]) == (201, 200, by_header.json()["id"])
@@ -128,7 +133,7 @@ async def test_a_trigger_makes_one_run_a_key(api: Api) -> None:
         "/api/v1/job-definitions/job/trigger", json={"idempotency_key": "a"}, headers={"Idempotency-Key": "b"}
     )
     assert (two.status_code, "differ" in two.text) == (400, True)
-    other = {"idempotency_key": "k", "payload": {"argv": ["other"]}}
+    other = {"idempotency_key": "k", "payload": {"order": 2}}
     assert "with another job or payload" in await api.refused(
         409, "POST", "/job-definitions/job/trigger", other
     )
@@ -162,6 +167,8 @@ REFUSED: list[tuple[int, str, str, Any]] = [
     (400, "PUT", "a", {**SPEC, "payload": {"argv": ["a\0b"]}}),
     (400, "PUT", "a", {**SPEC, "payload": {"argv": ["x" * 300_000]}}),
     (400, "PUT", "a", {**SPEC, "cron": "never"}),
+    (400, "PUT", "a", {**SPEC, "parameters": {"x": {"type": "int"}}}),
+    (400, "PUT", "a", {**SPEC, "parameters": []}),
     (400, "PUT", "a", {**SPEC, "cron": "* * * * *", "timezone": "Mars/Base"}),
     (400, "PUT", "a", {**SPEC, "timezone": "UTC"}),
     (400, "PUT", "a", {**SPEC, "max_attempts": 0}),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from schemas.migrate import MigrateReport, migrate
 from supervisor.embedded import Urls
-from supervisor.wiring import lease_rights
+from supervisor.wiring import lease_rights, task_types
 from tests.support import databases
 from tests.support.place import connected
 from tests.support.server import Server
@@ -34,4 +34,6 @@ async def older(server: Server, script: str) -> AsyncIterator[Urls]:
 
 
 async def upgrade(urls: Urls) -> MigrateReport:
-    return await migrate(urls.admin, runtime_urls=urls.runtime(), rights=lease_rights())
+    return await migrate(
+        urls.admin, runtime_urls=urls.runtime(), rights=lease_rights(), task_types=task_types()
+    )

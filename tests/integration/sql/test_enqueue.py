@@ -108,7 +108,13 @@ async def removal_of(task: "asyncio.Task[Any]") -> Any:
 
 async def test_the_run_takes_what_its_job_says(world: World) -> None:
     await world.job(
-        "full", payload={"a": 1, "b": 1}, priority=5, max_attempts=7, timeout_seconds=9, action="go"
+        "full",
+        payload={"a": 1},
+        parameters={"b": {"type": "integer", "default": 1}},
+        priority=5,
+        max_attempts=7,
+        timeout_seconds=9,
+        action="go",
     )
     row = await world.row(await world.run("full", payload={"b": 2}, priority=5))
     assert json.loads(row["payload"]) == {"a": 1, "b": 2}

@@ -21,7 +21,10 @@ async def many(
 
 
 async def test_they_are_made_in_their_order_with_the_job_s_own_options(world: World) -> None:
-    await world.job("many", payload={"a": 1, "b": 1}, priority=3, max_attempts=5, timeout_seconds=9)
+    parameters = {"b": {"type": "integer", "default": 1}}
+    await world.job(
+        "many", payload={"a": 1}, parameters=parameters, priority=3, max_attempts=5, timeout_seconds=9
+    )
     made = await many(await world.hand("client"), [{"b": number} for number in range(3)], job="many")
     assert [tuple(row)[1:] for row in made] == [("PENDING", True)] * 3
     rows = [await world.row(row["id"]) for row in made]

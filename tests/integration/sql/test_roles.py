@@ -39,6 +39,10 @@ EXECUTE: dict[str, set[str]] = {
     "acting": NOBODY, "retry_due": NOBODY, "quiesced": NOBODY, "root_quiesced": NOBODY, "end_queued": NOBODY,
     "note_audit": NOBODY, "heard_at": NOBODY,
     "guard_run": NOBODY, "guard_new_run": NOBODY, "guard_epoch": NOBODY, "guard_definition": NOBODY,
+    "declaration_fault": NOBODY, "value_fault": NOBODY, "task_type_of": NOBODY, "marked_in_argv": NOBODY,
+    "parameters_of": NOBODY, "describe_parameters": NOBODY, "argument_fault": NOBODY, "base_payload": NOBODY,
+    "definition_fault": NOBODY, "own_payload_fault": NOBODY, "own_parameters_fault": NOBODY,
+    "declare_task_types": NOBODY, "refuse_program": NOBODY,
     "record_created": NOBODY, "record_moved": NOBODY, "refuse_rewrite": NOBODY,
 }  # fmt: skip
 
@@ -86,6 +90,42 @@ async def test_payloads_and_claims_are_not_for_everyone(world: World, role: str)
     hand = await world.hand(role)
     for table in ("job_run", "job_run_history", "job_run_log", "late_finish", "audit", "job_definition"):
         assert await code(hand, f"SELECT FROM supervisor.{table}") == "42501", table
+
+
+REPORTS = {
+    "supervisor.run_report", "supervisor.job_report", "supervisor.worker_report", "supervisor.setting",
+    "supervisor.tenure_log", "supervisor.skipped_fire", "supervisor.domain_pause",
+    "supervisor.schema_migration",
+    "dedup.library_roots", "dedup.library_files", "dedup.scan_sessions", "dedup.scan_errors",
+    "identity.users", "identity.accounts", "identity.role_profiles", "logbook.items", "logbook.attachments",
+    "scm.repos", "scm.svn_revisions", "scm.git_commits", "scm.patch_blobs", "scm.mrs", "scm.review_events",
+    "scm.run_days", "analysis.runs", "analysis.candidates",
+    "media_blobs", "media_refs", "media_write_events",
+    "schedule_ingest.capture_session", "schedule_ingest.capture_image", "schedule_ingest.day_schedule",
+    "schedule_ingest.schedule_version",
+}  # fmt: skip
+
+
+async def test_reports_read_facts_and_no_claim(world: World) -> None:
+    """docs/operations.md offers the role for reports; it was refused nearly everything."""
+    await world.running()
+    console = await world.hand("console")
+    readable = await console.sql(
+        "SELECT c.oid::regclass::text AS name, (SELECT array_agg(a.attname::text) FROM pg_attribute a"
+        " WHERE a.attrelid = c.oid AND has_column_privilege(c.oid, a.attnum, 'SELECT')) AS columns"
+        " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.relkind IN ('r', 'p', 'v')"
+        " AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%'"
+        " AND has_any_column_privilege(c.oid, 'SELECT')"
+    )
+    assert {row["name"] for row in readable} == REPORTS
+    columns = {column for row in readable for column in row["columns"]}
+    assert not [
+        name for name in columns if "claim" in name or "secret" in name or name in {"payload", "result"}
+    ]
+    assert await console.value("SELECT state FROM supervisor.run_report") == "RUNNING"
+    assert await console.value("SELECT name FROM supervisor.job_report") == "work"
+    assert await console.value("SELECT state FROM supervisor.worker_report") == "active"
 
 
 async def test_every_function_is_executable_by_exactly_its_roles(world: World) -> None:

@@ -311,9 +311,11 @@ class World:
     # stories
 
     async def job(self, name: str = "work", **spec: Any) -> None:
+        """A job; one of which no more is said takes an argument `a`."""
+        takes = {} if spec.keys() & {"domain", "payload"} else {"parameters": {"a": {"type": "any"}}}
         await self.control.sql(
             "SELECT * FROM supervisor.save_job('anna', $1, $2::text::jsonb, true)",
-            name, json.dumps({"domain": "command", "backoff_seconds": 0} | spec),
+            name, json.dumps({"domain": "command", "backoff_seconds": 0} | takes | spec),
         )  # fmt: skip
 
     async def lead(self, leader: str = "l1") -> int:
