@@ -25,5 +25,5 @@ ROSTER: tuple[Actor, ...] = (
     capture.SESSIONS,
 )
 
-DOMAINS: tuple[Domain, ...] = (dedup.DOMAIN, scm.DOMAIN, media.DOMAIN, capture.DOMAIN)
+DOMAINS: tuple[Domain, ...] = (command.DOMAIN, dedup.DOMAIN, scm.DOMAIN, media.DOMAIN, capture.DOMAIN)
 """What domains have besides actors: routes, commands, duties of the leader."""

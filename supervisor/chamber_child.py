@@ -13,7 +13,6 @@ One JSON object a message, on a SOCK_SEQPACKET pair:
 """
 
 import array
-import ctypes
 import gc
 import importlib
 import json
@@ -30,14 +29,13 @@ from importlib.machinery import PathFinder
 from typing import Any
 
 from supervisor.chamber_failure import TaskFailed, clean
-from supervisor.chamber_landlock import restrict
 from supervisor.chamber_seccomp import forbid
 from supervisor.deadman import DeadMan
-from supervisor.descendants import die_with_parent
+from supervisor.landlock import restrict
+from supervisor.prctl import die_with_parent, refuse_new_privileges
 
 MAX_MESSAGE_BYTES = 32768
 MAX_HANDLES = 8
-PR_SET_NO_NEW_PRIVS = 38
 SHARED_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
 PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 
@@ -113,8 +111,7 @@ class Servant:
 
 def _prepare(spec: dict[str, Any]) -> tuple[Task, dict[str, Any]]:
     spec["memory_file"] = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-    if ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise OSError("no_new_privs was refused")
+    refuse_new_privileges()
     for limit, value in (
         (resource.RLIMIT_AS, spec["memory_bytes"]),
         (resource.RLIMIT_FSIZE, spec["output_bytes"]),

@@ -17,9 +17,11 @@ from pydantic_settings import (
 )
 
 from supervisor.errors import BadSettings
+from supervisor.own_variables import HARMLESS_VARIABLES, is_own
 from supervisor.project_settings import load_database_settings
 
 CLOCK_RATE_ERROR = 1.02
+TOML_FILE = "tenure.toml"
 API_TOKEN_LENGTH = 16
 
 
@@ -71,7 +73,7 @@ class Timings:
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(
-        env_prefix="TENURE_", frozen=True, toml_file="tenure.toml", extra="ignore", env_ignore_empty=True
+        env_prefix="TENURE_", frozen=True, toml_file=TOML_FILE, extra="ignore", env_ignore_empty=True
     )
 
     database_url: SecretStr | None = None
@@ -90,6 +92,9 @@ class Settings(BaseSettings):
     libraries_dir: Path | None = None
     thumbs_dir: Path | None = None
     api_token: SecretStr | None = None
+    command_user: str | None = None
+    command_env: str = ",".join(HARMLESS_VARIABLES)
+    command_confined: bool = True
     drain_seconds: float = Field(default=20, ge=0)
     log_format: Literal["auto", "json", "text"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -128,9 +133,18 @@ class Settings(BaseSettings):
         )
 
     @property
+    def command_variables(self) -> tuple[str, ...]:
+        """What commands may take over from the environment of this replica."""
+        return _names(self.command_env)
+
+    @property
     def domain_names(self) -> tuple[str, ...]:
         """The domains this replica works for; empty means all there are."""
-        return tuple(name.strip() for name in self.domains.split(",") if name.strip())
+        return _names(self.domains)
+
+
+def _names(listed: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in listed.split(",") if name.strip())
 
 
 def load_settings(*, project_key: str | None = None, **overrides: Any) -> Settings:
@@ -145,7 +159,11 @@ def load_settings(*, project_key: str | None = None, **overrides: Any) -> Settin
             f"TENURE_{'_'.join(map(str, fault['loc'])).upper()}: {fault['msg']}" for fault in error.errors()
         )
         raise BadSettings(what=faults) from None
-    if complaints := [*settings.timings.complaints(), *_token_complaints(settings)]:
+    if complaints := [
+        *settings.timings.complaints(),
+        *_token_complaints(settings),
+        *_variable_complaints(settings),
+    ]:
         raise BadSettings(what="; ".join(complaints))
     settings = settings.model_copy(update=_urls(settings, project_key))
     return settings.model_copy(update=_places(settings))
@@ -158,6 +176,14 @@ def _token_complaints(settings: Settings) -> list[str]:
         return []
     short = f"TENURE_API_TOKEN has fewer than {API_TOKEN_LENGTH} characters and can be guessed"
     return [f"{short}: make one with `openssl rand -hex 32`"]
+
+
+def _variable_complaints(settings: Settings) -> list[str]:
+    own = [name for name in settings.command_variables if is_own(name)]
+    if not own:
+        return []
+    advice = "variables of that kind hold secrets of the replica; give commands one with another name"
+    return [f"TENURE_COMMAND_ENV names {', '.join(own)}: {advice}"]
 
 
 def _urls(settings: Settings, project_key: str | None) -> dict[str, SecretStr]:

@@ -10,14 +10,11 @@ reported. Nor is a chain in which every process forks a
 successor into a new session at once: it runs ahead of any reader of /proc and ends only by itself.
 """
 
-import ctypes
 import os
 import signal
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
 MAX_STOP_ROUNDS = 50
 
 
@@ -27,22 +24,6 @@ class Process(NamedTuple):
     pid: int
     parent: int
     started: int
-
-
-def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent dies."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def die_with_parent() -> None:
-    """Ask the kernel for SIGKILL when the parent dies. Children do not inherit this, an exec keeps it."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _prctl(option: int, value: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"prctl({option}): {os.strerror(code)}")
 
 
 def look(pid: int) -> Process | None:

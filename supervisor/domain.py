@@ -33,6 +33,8 @@ class Domain:
     """Named queries that the leader runs with every tick; the first argument is its epoch: they fence it."""
     complaints: Callable[[Settings], Sequence[str]] = _none
     """What is wrong with the settings, found before a replica starts."""
+    warnings: Callable[[Settings], Sequence[str]] = _none
+    """What a replica says in its log when it starts: what holds less than it could, and how to mend it."""
     figures: "Callable[[CollectorRegistry], Callable[[Store], Awaitable[None]]] | None" = None
     """Registers metrics of the database, and gives what brings them up to date."""
     findings: "Callable[[Store], Awaitable[list[Finding]]] | None" = None

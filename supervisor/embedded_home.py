@@ -103,6 +103,16 @@ def account_for(data: Path) -> Account:
     )
 
 
+def database_owners(state: Path) -> frozenset[int]:
+    """Return the account that runs the embedded server of this directory, or would if root made one."""
+    location = state / "location"
+    home = Path(location.read_text().strip()) if location.exists() else state / "postgres"
+    try:
+        return frozenset({account_for(home / "data").uid})
+    except UnusableDirectory:
+        return frozenset()
+
+
 def _can_enter(directory: Path, account: Account) -> bool:
     return all(_may_pass(step.stat(), account) for step in (directory, *directory.resolve().parents))
 

@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import anyio
-from anyio import CancelScope
+from anyio import CancelScope, to_thread
 from anyio.lowlevel import checkpoint
 
+from supervisor.confinement import UNCONFINED, Confinement
 from supervisor.descendants import Process, send
 from supervisor.spawn import WARDEN, CommandNotStarted, anonymous_file
 
@@ -77,13 +78,15 @@ class Command:
         deadline: float,
         kill_seconds: float,
         on_output: OnOutput,
+        confinement: Confinement = UNCONFINED,
     ) -> AsyncIterator[Self]:
         """Run `argv`; at `deadline` (boottime) everything of it is killed, unless `rearm` moves it."""
         command = cls(kill_seconds, on_output)
         what = {"argv": list(argv), "env": dict(env), "cwd": cwd}
         bounds = {"deadline": deadline, "kill_seconds": kill_seconds}
         try:
-            await command._launch(json.dumps({**what, **bounds}).encode())
+            spec = json.dumps({**what, **bounds, **confinement.as_spec()}).encode()
+            await command._launch(spec, confinement)
             yield command
         finally:
             try:
@@ -132,7 +135,7 @@ class Command:
         if self._launcher:
             send(self._launcher, signum)
 
-    async def _launch(self, spec: bytes) -> None:
+    async def _launch(self, spec: bytes, confinement: Confinement) -> None:
         theirs: list[int] = []
         try:
             ours, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -144,6 +147,8 @@ class Command:
                 self._pipes[stream], write = os.pipe()
                 theirs.append(write)
                 os.set_blocking(self._pipes[stream], False)
+            if confinement.closed is not None:
+                theirs.append(await to_thread.run_sync(confinement.closed.ruleset))
             await WARDEN.launch(theirs)
         except OSError as error:
             self.ended = LOST

@@ -4,7 +4,8 @@ The warden forks a launcher per command. It is a child subreaper and holds two k
 deadline, so that a stopped launcher wakes up to do its duty, and SIGKILL at deadline + kill_seconds, the dead
 man's timer. The command leads its own session and dies with the launcher (PR_SET_PDEATHSIG); whatever it
 leaves behind falls to the launcher, or, where the launcher itself was killed, to the warden. So no command
-runs without somebody who ends it.
+runs without somebody who ends it. Where the command has another user, the launcher keeps the replica's: it
+has to be allowed to signal every process of the command.
 
 The replica and the launcher speak over one SOCK_SEQPACKET pair, one JSON object a message:
   replica:   {"deadline": boottime}   {"terminate": true}
@@ -27,7 +28,9 @@ from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
 from supervisor.deadman import DeadMan, KernelTimer
-from supervisor.descendants import adopt_orphans, descendants, die_with_parent, look, send, sweep
+from supervisor.descendants import descendants, look, send, sweep
+from supervisor.landlock import enforce
+from supervisor.prctl import adopt_orphans, close_memory, die_with_parent, refuse_new_privileges
 
 MAX_MESSAGE_BYTES = 4096
 # Ignored signals stay ignored over an exec: Python ignores the last two, nohup the first.
@@ -48,6 +51,9 @@ class Spec(NamedTuple):
     cwd: str | None
     deadline: float
     kill_seconds: float
+    confined: bool = False
+    user: tuple[int, int, list[int]] | None = None
+    """The user, group and further groups of the command; None: those of the launcher."""
 
 
 class Wake:
@@ -77,9 +83,10 @@ class Wake:
 
 
 class Launcher:
-    def __init__(self, control: socket.socket, spec: Spec) -> None:
+    def __init__(self, control: socket.socket, spec: Spec, ruleset: int | None) -> None:
         self._control = control
         self._spec = spec
+        self._ruleset = ruleset
         self._wake = Wake(signal.SIGCHLD, signal.SIGCONT)
         self._dead_man = DeadMan()
         self._alarm = KernelTimer(signal.SIGCONT)
@@ -105,9 +112,11 @@ class Launcher:
     def _start(self, stdout: int, stderr: int) -> list[Any] | None:
         launcher = os.getpid()
         answer, report = os.pipe()
+        if self._spec.user:
+            _hand_over(self._spec.user, stdout, stderr)
         self._command = os.fork()
         if self._command == 0:
-            _become(self._spec, launcher, stdout, stderr, report)
+            _become(self._spec, launcher, stdout, stderr, report, self._ruleset)
         os.close(report)
         trouble = os.read(answer, 256)
         os.close(answer)
@@ -218,23 +227,35 @@ def _outcome(status: int | None) -> dict[str, int | None]:
     return {"exit_code": code, "signal": None} if code >= 0 else {"exit_code": None, "signal": -code}
 
 
-def _become(spec: Spec, launcher: int, stdout: int, stderr: int, report: int) -> NoReturn:
+def _hand_over(user: tuple[int, int, list[int]], *pipes: int) -> None:
+    """Give pipes to the command's user: /dev/stdout is opened anew, and that asks for the right to."""
+    for pipe in pipes:
+        try:
+            os.fchown(pipe, user[0], user[1])
+        except PermissionError:
+            return
+
+
+def _become(
+    spec: Spec, launcher: int, stdout: int, stderr: int, report: int, ruleset: int | None
+) -> NoReturn:
     """In the child: turn into the command, or say what is in the way."""
     what = "start"
     try:
         os.setsid()
-        die_with_parent()
-        if os.getppid() != launcher:  # it died before the line above could ask for this
-            os._exit(1)
         _volunteer_for_oom()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
         for signum in INHERITED_SIGNALS:
             signal.signal(signum, signal.SIG_DFL)
-        if spec.cwd is not None:
-            what = "cwd"
-            os.chdir(spec.cwd)
+        what = "confinement"
+        _confine(spec, ruleset)
+        die_with_parent()  # after the change of the user, which clears it
+        if os.getppid() != launcher:  # it died before the line above could ask for this
+            os._exit(1)
+        what = "cwd"
+        _enter(spec)
         what = "exec"
         os.execvpe(spec.argv[0], spec.argv, spec.env)  # noqa: S606  (no shell is the point)
     except OSError as error:
@@ -245,8 +266,30 @@ def _become(spec: Spec, launcher: int, stdout: int, stderr: int, report: int) ->
         os._exit(127)
 
 
+def _confine(spec: Spec, ruleset: int | None) -> None:
+    """Give up what the command shall not have: the launcher's user, new privileges, closed places."""
+    if spec.user:
+        user, group, groups = spec.user
+        os.setgroups(groups)
+        os.setresgid(group, group, group)
+        os.setresuid(user, user, user)
+    if spec.confined:
+        refuse_new_privileges()
+    if ruleset is not None:
+        enforce(ruleset)
+
+
+def _enter(spec: Spec) -> None:
+    """Change to the working directory. The replica's own may be closed to another user, who gets `/`."""
+    if spec.cwd is not None:
+        os.chdir(spec.cwd)
+    elif spec.user and not os.access(".", os.X_OK):
+        os.chdir("/")
+
+
 def _volunteer_for_oom() -> None:
     """When memory runs out the kernel shall choose the command, not the replica or those who watch it."""
+    close_memory(closed=False)  # of a process that is closed, this file belongs to root
     try:
         with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:  # noqa: PTH123  (pathlib is slow to load)
             score = int(file.read())
@@ -254,12 +297,14 @@ def _volunteer_for_oom() -> None:
             file.write(str(min(1000, score + 500)))
     except OSError:
         return
+    finally:
+        close_memory()
 
 
-def launch(control: socket.socket, spec_file: int, stdout: int, stderr: int) -> None:
+def launch(control: socket.socket, spec_file: int, stdout: int, stderr: int, ruleset: int | None) -> None:
     """The life of a launcher, in a process just forked for it."""
     adopt_orphans()
     with open(spec_file, encoding="utf-8") as file:
         file.seek(0)
         spec = Spec(**json.load(file))
-    Launcher(control, spec).run(stdout, stderr)
+    Launcher(control, spec, ruleset).run(stdout, stderr)

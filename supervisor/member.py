@@ -13,6 +13,7 @@ import anyio
 import httpx
 from anyio.abc import Process
 
+from supervisor.handover import environment_for_child
 from supervisor.tether import tethered
 
 CLEAN_ENDS = (0, -signal.SIGTERM)  # the second: told to stop before it was up
@@ -29,20 +30,25 @@ class Member:
 
     async def run(self, environment: Mapping[str, str]) -> int:
         """Start it, wait for its end; on cancellation it is killed."""
-        async with await anyio.open_process(
-            tethered(self._command),
-            env={**environment, "TENURE_HTTP_PORT": str(self.port)},
-            stdin=subprocess.DEVNULL,
-            stdout=None,
-            stderr=None,
-            start_new_session=True,
-        ) as process:
+        async with await self._start({**environment, "TENURE_HTTP_PORT": str(self.port)}) as process:
             self._process = process
             if self._pending is not None:
                 process.send_signal(self._pending)
             self.returncode = await process.wait()
         self._process = None
         return self.returncode
+
+    async def _start(self, environment: Mapping[str, str]) -> Process:
+        with environment_for_child(environment) as (plain, handle):
+            return await anyio.open_process(
+                tethered(self._command),
+                env=plain,
+                pass_fds=[handle],
+                stdin=subprocess.DEVNULL,
+                stdout=None,
+                stderr=None,
+                start_new_session=True,
+            )
 
     def signal(self, signum: signal.Signals) -> None:
         """Also for a process that is being started at this moment."""

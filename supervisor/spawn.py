@@ -92,7 +92,8 @@ class WardenClient:
 async def _send_handles(requests: socket.socket, handles: Sequence[int]) -> None:
     while True:
         try:
-            socket.send_fds(requests, [b"launch"], list(handles))
+            # the count, since descriptors that find no room at the other end are lost without a word
+            socket.send_fds(requests, [b"launch%d" % len(handles)], list(handles))
         except BlockingIOError:
             await anyio.wait_writable(requests)
         else:

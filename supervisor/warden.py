@@ -6,10 +6,11 @@ deadline of its own, so when the dead man's timer kills a launcher whose command
 the warden, and every child of the warden that is not a launcher is a stray to be killed. A timer continues it
 when it is stopped.
 
-Protocol: each message on the socket carries four descriptors: control, spec, stdout, stderr. The warden never
-reads the spec. It keeps a copy of `control` until launcher and strays are gone, so that end of file there
-tells the replica that nothing is left. End of file on its own socket means that the replica is gone: no
-further launchers, and the warden exits after the last one.
+Protocol: each message on the socket carries four descriptors: control, spec, stdout, stderr; a fifth is the
+Landlock ruleset of a command for which places are closed. The warden never reads the spec. It keeps a copy
+of `control` until launcher and strays are gone, so that end of file there tells the replica that nothing is
+left. End of file on its own socket means that the replica is gone: no further launchers, and the warden exits
+after the last one.
 """
 
 import array
@@ -21,8 +22,9 @@ import sys
 import traceback
 
 from supervisor.deadman import KernelTimer
-from supervisor.descendants import adopt_orphans, sweep
+from supervisor.descendants import sweep
 from supervisor.launcher import Wake, boottime, launch
+from supervisor.prctl import adopt_orphans, close_memory
 
 CONTINUE_EVERY_SECONDS = 1.0
 RETRY_SECONDS = 0.05
@@ -53,13 +55,15 @@ class Warden:
             if not message:
                 self._requests.close()
                 self._requests = None
-            elif len(handles) == 4:
+            elif message == b"launch%d" % len(handles):
                 self._fork(*handles)
             else:  # out of descriptors: what did arrive is closed, and the replica sees end of file
                 for handle in handles:
                     os.close(handle)
 
-    def _fork(self, control_file: int, spec_file: int, stdout: int, stderr: int) -> None:
+    def _fork(
+        self, control_file: int, spec_file: int, stdout: int, stderr: int, ruleset: int | None = None
+    ) -> None:
         control = socket.socket(fileno=control_file)
         try:
             pid = os.fork()
@@ -68,19 +72,22 @@ class Warden:
             control.close()
         else:
             if pid == 0:
-                self._live_as_launcher(control, spec_file, stdout, stderr)
+                self._live_as_launcher(control, spec_file, stdout, stderr, ruleset)
             self._launchers[pid] = control
-        for handle in (spec_file, stdout, stderr):
-            os.close(handle)
+        for handle in (spec_file, stdout, stderr, ruleset):
+            if handle is not None:
+                os.close(handle)
 
-    def _live_as_launcher(self, control: socket.socket, spec_file: int, stdout: int, stderr: int) -> None:
+    def _live_as_launcher(
+        self, control: socket.socket, spec_file: int, stdout: int, stderr: int, ruleset: int | None
+    ) -> None:
         code = 1
         try:
             # Another command's control held open here would hide its end from the replica.
             for other in [*self._launchers.values(), *self._mourned, self._requests]:
                 if other:
                     other.close()
-            launch(control, spec_file, stdout, stderr)
+            launch(control, spec_file, stdout, stderr, ruleset)
             code = 0
         except BaseException:  # noqa: BLE001  (a forked child must never fall back into its parent's code)
             traceback.print_exc()
@@ -117,6 +124,7 @@ def _receive(requests: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def main() -> None:
+    close_memory()  # descriptors of all commands come through here
     adopt_orphans()
     gc.disable()
     gc.freeze()

@@ -19,6 +19,7 @@ from supervisor.errors import BadSettings, only_expected
 from supervisor.extensions import installed_actors
 from supervisor.lease import Lease
 from supervisor.lease_sql import grants
+from supervisor.logs import logger
 from supervisor.parameters import TaskType
 from supervisor.store import Store
 from supervisor.urls import runtime_urls
@@ -118,6 +119,12 @@ def check_domains(settings: Settings) -> None:
         raise BadSettings(what="; ".join(complaints))
 
 
+def warn(settings: Settings) -> None:
+    for domain in DOMAINS:
+        for what in domain.warnings(settings):
+            logger(domain.name).warning(what)
+
+
 def run_replica(settings: Settings, replica_class: "type[Replica] | None" = None) -> int:
     """Run one replica until it is told to leave; the exit code."""
     # the web server and all that work is made of, for the one command that needs them
@@ -126,6 +133,7 @@ def run_replica(settings: Settings, replica_class: "type[Replica] | None" = None
 
     logs.configure(settings)
     check_domains(settings)
+    warn(settings)
     try:
         anyio.run(_run, settings, replica_class or Replica)
     except BaseExceptionGroup as group:

@@ -20,11 +20,16 @@ PREFIX: Final = "tenure-arguments-"
 
 
 @contextmanager
-def arguments_file(arguments: Mapping[str, Any]) -> Iterator[Path]:
-    """Write the arguments to a file that its owner may read, and remove it at the end."""
+def arguments_file(arguments: Mapping[str, Any], *, another_user: bool) -> Iterator[Path]:
+    """Write the arguments to a file for the command's user, and remove it at the end.
+
+    Another user than ours reads it because its name cannot be guessed and the directory cannot be listed.
+    """
     file = directory() / f"{uuid4().hex}.json"
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
+        if another_user:
+            os.fchmod(handle, 0o444)
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             json.dump(arguments, out, ensure_ascii=False)
         yield file
@@ -37,6 +42,7 @@ def directory() -> Path:
     """Make this process's directory; the lock ends with the process, however that ends."""
     remove_left()
     made = Path(tempfile.mkdtemp(prefix=f".{PREFIX}"))
+    made.chmod(0o711)
     fcntl.flock(os.open(made, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_SH)
     # only now do others see it: what they see unlocked, they remove
     return made.rename(made.with_name(made.name.removeprefix(".")))

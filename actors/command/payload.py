@@ -1,9 +1,9 @@
-"""The payload of a command: what it may say, and what becomes of it. Pure but for the replica's environment.
+"""The payload of a command: what it may say, and what becomes of it. Pure.
 
 {"argv": ["prog", "arg", ...]             required; no shell. Instead of "arg", {"argument": "NAME"} stands
                                           for the value of a parameter that the definition declares
  "env": {"NAME": "value"}                 variables of its own
- "env_allow": ["NAME", ...]               variables taken over from the replica instead of DEFAULT_ENV_ALLOW
+ "env_allow": ["NAME", ...]               which of TENURE_COMMAND_ENV it takes over from the replica, not all
  "cwd": "/absolute/path"                  working directory; the replica's own without it
  "max_output_bytes": 1048576              how much of stdout and stderr together is kept
  "success_exit_codes": [0],               which exit codes are a success
@@ -14,16 +14,15 @@ Variables whose names begin with TENURE_ are ours: the replica's secrets live th
 """
 
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 from supervisor import Claim
+from supervisor.own_variables import is_own
 from supervisor.parameters import TaskType
 
-DEFAULT_ENV_ALLOW = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
 DEFAULT_OUTPUT_BYTES = 1024 * 1024
 MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 RESERVED_PREFIX = "TENURE_"
@@ -37,7 +36,7 @@ class Order:
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    env_allow: tuple[str, ...]
+    env_allow: tuple[str, ...] | None
     cwd: str | None
     max_output_bytes: int
     success_exit_codes: tuple[int, ...]
@@ -50,7 +49,7 @@ class Order:
         return cls(
             argv=tuple(_resolved(given["argv"], payload)),
             env=given.get("env", {}),
-            env_allow=tuple(given.get("env_allow", DEFAULT_ENV_ALLOW)),
+            env_allow=tuple(given["env_allow"]) if "env_allow" in given else None,
             cwd=given.get("cwd"),
             max_output_bytes=given.get("max_output_bytes", DEFAULT_OUTPUT_BYTES),
             success_exit_codes=tuple(given.get("success_exit_codes", (0,))),
@@ -66,13 +65,26 @@ def _resolved(argv: Sequence[Any], payload: Mapping[str, Any]) -> Iterator[str]:
             yield value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def inherited(order: Order, permitted: Collection[str], replica: Mapping[str, str]) -> dict[str, str]:
+    """Return what the command takes over of the replica's environment."""
+    wanted = permitted if order.env_allow is None else order.env_allow
+    return {name: replica[name] for name in wanted if name in permitted and name in replica}
+
+
+def check_env_allow(order: Order, permitted: Collection[str]) -> str | None:
+    refused = sorted(set(order.env_allow or ()).difference(permitted))
+    if not refused:
+        return None
+    return f"env_allow names {', '.join(refused)}, which TENURE_COMMAND_ENV of this replica does not pass on"
+
+
 def environment(
-    order: Order, claim: Claim, arguments_file: Path, replica: Mapping[str, str] = os.environ
+    order: Order, claim: Claim, arguments_file: Path, taken_over: Mapping[str, str]
 ) -> dict[str, str]:
     text = json.dumps(order.arguments, ensure_ascii=False)
     short = {"TENURE_ARGUMENTS": text} if len(text.encode()) <= ARGUMENTS_BYTES else {}
     return {
-        **{name: replica[name] for name in order.env_allow if name in replica},
+        **taken_over,
         **order.env,
         **_event_variables(order.arguments.get("event")),
         **short,
@@ -129,6 +141,8 @@ def _env(value: Any) -> str | None:
     for name, text in value.items():
         if complaint := _variable("env", name):
             return complaint
+        if name.upper().startswith(RESERVED_PREFIX):
+            return f"env: {name!r} is reserved"
         if not _is_text(text):
             return f"env: the value of {name!r} must be a string without NUL characters"
     return None
@@ -137,13 +151,18 @@ def _env(value: Any) -> str | None:
 def _env_allow(value: Any) -> str | None:
     if not isinstance(value, list):
         return "env_allow must be a list of variable names"
-    return next((complaint for name in value if (complaint := _variable("env_allow", name))), None)
+    for name in value:
+        if complaint := _variable("env_allow", name):
+            return complaint
+        if is_own(name):
+            return f"env_allow: {name!r} is of a kind that holds secrets of the replica"
+    return None
 
 
 def _variable(key: str, name: Any) -> str | None:
-    if not _is_text(name) or not name or "=" in name:
-        return f"{key}: {name!r} is no name of a variable"
-    return f"{key}: {name!r} is reserved" if name.upper().startswith(RESERVED_PREFIX) else None
+    return (
+        None if _is_text(name) and name and "=" not in name else f"{key}: {name!r} is no name of a variable"
+    )
 
 
 def _cwd(value: Any) -> str | None:

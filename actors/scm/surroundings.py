@@ -18,14 +18,13 @@ from typing import Final
 from actors.scm.address import Pinned
 from actors.scm.backoff import Trouble
 from actors.scm.records import SourceFailed
+from supervisor.own_variables import TOKENS, is_own
 
 __all__ = ["Secret", "SshFiles", "git_environment", "secret_from", "svn_arguments", "svn_environment"]
 
 CONNECT_SECONDS: Final = 30
 LOW_SPEED_SECONDS: Final = 60
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-# A repository's owner chooses the variable, and the host it is sent to: what is ours stays ours.
-OWN_VARIABLES: Final = re.compile(r"(?!TENURE_SCM_)TENURE_|ENGRAM_|OM_|PG|POSTGRES|AWS_|REDIS", re.IGNORECASE)
 DEFAULT_USER: Final = "git"
 
 
@@ -55,9 +54,14 @@ class SshFiles:
     known_hosts: Path | None = None
 
 
+def may_be_token(variable: str) -> bool:
+    """A repository's owner chooses the variable, and the host it is sent to: what is ours stays ours."""
+    return variable.upper().startswith(TOKENS) or not is_own(variable)
+
+
 def secret_from(variable: str, user: str = "", environ: Mapping[str, str] | None = None) -> Secret:
     """The secret in the named environment variable of this replica."""
-    if not VARIABLE.fullmatch(variable) or OWN_VARIABLES.match(variable):
+    if not VARIABLE.fullmatch(variable) or not may_be_token(variable):
         raise _no_secret(Trouble.BAD_CONFIG, "the variable named for the token is not one for tokens")
     value = (os.environ if environ is None else environ).get(variable, "")
     if not value:

@@ -2,7 +2,7 @@
 
 import sys
 
-from supervisor.cli.app import main
+from supervisor.cli.app import enter
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(enter())

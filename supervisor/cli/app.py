@@ -36,6 +36,7 @@ from supervisor.cli import (
 )
 from supervisor.cli.advice import advice
 from supervisor.errors import OutcomeUnknown, TenureError, only_expected
+from supervisor.handover import receive_environment
 from supervisor.wiring import commands
 
 __all__ = ["app", "main"]
@@ -75,6 +76,12 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(artifacts.app, name="artifacts")
 for noun, commands_of in commands().items():
     app.add_typer(commands_of, name=noun)
+
+
+def enter() -> int:
+    """Run the command line in a process of its own, which others of its user cannot look into."""
+    receive_environment()
+    return main()
 
 
 def main(args: Sequence[str] | None = None) -> int:

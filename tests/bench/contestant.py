@@ -84,7 +84,12 @@ async def on_stage(
             process = await asyncio.create_subprocess_exec(
                 *tethered(command),
                 cwd=ROOT,
-                env={**clean, **(environment or {}), "TENURE_STATE_DIR": directory},
+                env={
+                    **clean,
+                    **(environment or {}),
+                    "TENURE_STATE_DIR": directory,
+                    "TENURE_COMMAND_USER": str(os.geteuid()),
+                },
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=sink,

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +77,9 @@ def name_worker(worker: str) -> None:
 def tell_commands() -> None:
     """Whose attempt it is and where its effects go."""
 
-    def with_place(order: Order, claim: Claim, file: Path) -> dict[str, str]:
+    def with_place(order: Order, claim: Claim, file: Path, taken_over: Mapping[str, str]) -> dict[str, str]:
         place = {name: os.environ.get(name, "") for name in PASSED_ON}
-        return {**environment(order, claim, file), **place, "CHAOS_ROOT": str(claim.root_id)}
+        return {**environment(order, claim, file, taken_over), **place, "CHAOS_ROOT": str(claim.root_id)}
 
     vars(actors.command)["environment"] = with_place
 

@@ -13,6 +13,7 @@ What may not take longer than so many seconds is compared with these times `worl
 """
 
 import asyncio
+import os
 import signal
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
@@ -142,6 +143,7 @@ class World:
             "TENURE_WORKER_DATABASE_URL": pooled.worker,
             "TENURE_LISTEN_DATABASE_URL": direct.control,
             "TENURE_STATE_DIR": str(self.home / f"state-{host}"),
+            "TENURE_COMMAND_USER": str(os.geteuid()),
             ORDERS: str(self.home / f"orders-{host}"),
             "TENURE_SLOTS": str(self.topology.slots),
             "CHAOS_CALLS": str(self.history / f"calls-{host}.jsonl"),

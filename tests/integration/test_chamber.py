@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from supervisor import chamber_landlock
+from supervisor import landlock
 from supervisor.chamber import ChamberKilled, ChamberNotStarted, Chambers, ChamberTimedOut, Limits, TaskFailed
 from supervisor.clock import boottime
 from supervisor.descendants import descendants, look
@@ -313,7 +313,7 @@ async def test_the_child_opens_no_path(one: Chambers, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
     found = await do(one, "try", attempts=["read", "write", "remove"], path=str(secret))
-    assert one.guards["landlock"] == chamber_landlock.abi()
+    assert one.guards["landlock"] == landlock.abi()
     if one.guards["landlock"]:
         assert set(found.values()) <= {errno.EACCES, errno.EPERM, errno.EXDEV}
         assert secret.read_text() == "secret"

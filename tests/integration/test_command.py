@@ -18,8 +18,11 @@ from actors.command.arguments import directory
 from supervisor import Cancel, Claim, Done, Outcome, Retry
 from supervisor.actor import Place
 from supervisor.clock import boottime
+from supervisor.config import load_settings
 from tests.support.eventually import eventually
 from tests.support.slowness import patient, stretch
+
+PLACE = Place("w1", load_settings(command_user=str(os.geteuid())), None, None)  # type: ignore[arg-type]
 
 
 class Tools:
@@ -31,7 +34,7 @@ class Tools:
 
     @property
     def place(self) -> Place:
-        raise AssertionError("a command asks its replica for nothing")
+        return PLACE
 
     equipment = None
 
@@ -108,9 +111,13 @@ async def test_the_environment_is_the_allow_list_and_the_token(monkeypatch: pyte
     assert seen.pop("MINE") == "a\nb"
     assert seen.pop("TZ") == "Europe/Berlin"
     assert set(seen) <= {"HOME", "LANG", "LC_ALL", "TMPDIR"}
-    _, tools = await run("env", env_allow=["SOMETHING"])
-    assert b"SOMETHING=secret" in tools.text("stdout")
+    _, tools = await run("env", env_allow=["TZ"])
+    assert b"TZ=Europe/Berlin" in tools.text("stdout")
     assert b"PATH=" not in tools.text("stdout")
+    outcome, tools = await run("env", env_allow=["SOMETHING"])
+    assert isinstance(outcome, Cancel)
+    assert "env_allow names SOMETHING, which TENURE_COMMAND_ENV" in outcome.reason
+    assert tools.logged == []
 
 
 async def test_arguments_reach_the_command_in_a_file_of_its_own() -> None:
@@ -127,7 +134,7 @@ async def test_arguments_that_a_killed_replica_left_are_removed(tmp_path: Path) 
     """The files hold what callers gave, so they end with the replica that wrote them, however it ends."""
     script = (
         "import os; from actors.command.arguments import arguments_file;"
-        " arguments_file({'a': 1}).__enter__(); os.kill(os.getpid(), 9)"
+        " arguments_file({'a': 1}, another_user=False).__enter__(); os.kill(os.getpid(), 9)"
     )
     killed = {**os.environ, "TMPDIR": str(tmp_path)}
     await anyio.run_process([sys.executable, "-c", script], env=killed, check=False)

@@ -56,6 +56,7 @@ class Execution:
 class Effects:
     def __init__(self, file: Path, stretch: float = 1.0) -> None:
         self.file = file
+        file.touch()  # commands cannot make files where their replica's state directory is
         self._stretch = stretch
 
     def command(self, seconds: float, *, brood: bool = False) -> dict[str, Any]:

@@ -141,6 +141,7 @@ async def replica(
         "TENURE_HTTP_PORT": str(port),
         "TENURE_STATE_DIR": str(directory / f"state-{port}"),
         "TENURE_LOG_FORMAT": "json",
+        "TENURE_COMMAND_USER": str(os.geteuid()),  # they write where their test does
         **timings(stretch()),
         **url_for_all(urls.control),
         **env,

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import FrameType
 
+from supervisor.handover import receive_environment
+
 
 class Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
@@ -27,6 +29,7 @@ def end(signum: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
+    receive_environment()
     signal.signal(signal.SIGTERM, signal.SIG_IGN if "STAND_IN_DEAF" in os.environ else end)
     given = {name: value for name, value in os.environ.items() if name.startswith("TENURE_")}
     port = int(given["TENURE_HTTP_PORT"])

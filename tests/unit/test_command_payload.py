@@ -10,10 +10,21 @@ import pytest
 from actors import ROSTER
 from actors.command import ACTOR, check_payload
 from actors.command.output import Output
-from actors.command.payload import ARGUMENTS_BYTES, DEFAULT_ENV_ALLOW, MAX_OUTPUT_BYTES, Order, environment
+from actors.command.payload import (
+    ARGUMENTS_BYTES,
+    MAX_OUTPUT_BYTES,
+    Order,
+    check_env_allow,
+    environment,
+    inherited,
+)
 from actors.command.verdict import verdict
+from actors.scm.surroundings import may_be_token
 from supervisor import Claim, Done, Retry
+from supervisor.config import load_settings
+from supervisor.errors import BadSettings
 from supervisor.isolate import Ended
+from supervisor.own_variables import HARMLESS_VARIABLES
 
 FILE = Path("/f")
 CLAIM = Claim(7, 5, 2, 11, UUID(int=1), "command", None, {}, None)
@@ -60,7 +71,7 @@ def test_a_good_payload_has_no_complaints(payload: dict[str, Any]) -> None:
         ({"argv": ["a"], "env": {"A": "\0"}}, "NUL"),
         ({"argv": ["a"], "env": {"TENURE_EPOCH": "9"}}, "reserved"),
         ({"argv": ["a"], "env_allow": "PATH"}, "env_allow must be a list"),
-        ({"argv": ["a"], "env_allow": ["TENURE_DATABASE_URL"]}, "reserved"),
+        ({"argv": ["a"], "env_allow": ["TENURE_DATABASE_URL"]}, "secrets of the replica"),
         ({"argv": ["a"], "env_allow": [3]}, "no name of a variable"),
         ({"argv": ["a"], "cwd": "here"}, "absolute"),
         ({"argv": ["a"], "cwd": 3}, "absolute"),
@@ -93,10 +104,32 @@ def test_the_environment_is_an_allow_list() -> None:
         "TENURE_EPOCH": "11",
         "TENURE_CLAIM": str(UUID(int=1)),
     }
-    assert environment(order, CLAIM, FILE, replica) == {"PATH": "/bin", "HOME": "/h", "MINE": "1", **token}
-    narrow = Order.of({"argv": ["a"], "env_allow": ["AWS_KEY", "ABSENT"]})
-    assert environment(narrow, CLAIM, FILE, replica) == {"AWS_KEY": "s", **token}
-    assert not [name for name in DEFAULT_ENV_ALLOW if name.startswith("TENURE_")]
+    given = inherited(order, HARMLESS_VARIABLES, replica)
+    assert environment(order, CLAIM, FILE, given) == {"PATH": "/bin", "HOME": "/h", "MINE": "1", **token}
+
+
+def test_the_operator_of_the_replica_says_what_may_pass() -> None:
+    replica = {"PATH": "/bin", "HOME": "/h", "PROXY": "p", "AWS_KEY": "s"}
+    permitted = ("PATH", "PROXY", "ABSENT")
+    assert inherited(Order.of({"argv": ["a"]}), permitted, replica) == {"PATH": "/bin", "PROXY": "p"}
+    narrow = Order.of({"argv": ["a"], "env_allow": ["PROXY", "ABSENT"]})
+    assert inherited(narrow, permitted, replica) == {"PROXY": "p"}
+    assert check_env_allow(narrow, permitted) is None
+    greedy = Order.of({"argv": ["a"], "env_allow": ["PROXY", "HOME", "AWS_KEY"]})
+    assert inherited(greedy, permitted, replica) == {"PROXY": "p"}
+    refusal = check_env_allow(greedy, permitted)
+    assert refusal is not None
+    assert refusal.startswith("env_allow names AWS_KEY, HOME, which TENURE_COMMAND_ENV of this replica")
+
+
+@pytest.mark.parametrize(
+    "name", ["TENURE_SCM_TOKEN", "pgpassword", "AWS_KEY", "ENGRAM_S3_SECRET_KEY", "REDIS_URL"]
+)
+def test_no_operator_can_pass_on_a_secret_of_the_replica(name: str) -> None:
+    with pytest.raises(BadSettings, match=f"TENURE_COMMAND_ENV names {name}"):
+        load_settings(command_env=f"PATH,{name}")
+    assert "secrets of the replica" in "; ".join(check_payload({"argv": ["a"], "env_allow": [name]}))
+    assert may_be_token(name) is name.startswith("TENURE_SCM_")
 
 
 def test_arguments_take_the_places_that_argv_marks() -> None:

@@ -49,11 +49,11 @@ def configured() -> Sync:
 
 
 def check_variable(name: str) -> str:
-    from actors.scm.surroundings import OWN_VARIABLES, VARIABLE  # noqa: PLC0415  for this option alone
+    from actors.scm.surroundings import VARIABLE, may_be_token  # noqa: PLC0415  for this option alone
 
     if VARIABLE.fullmatch(name) is None:
         raise UnsafeVariable(name="..." if len(name) > 40 else name, what="it has letters, digits and _")
-    if OWN_VARIABLES.match(name):
+    if not may_be_token(name):
         raise UnsafeVariable(name=name, what="it is one of ours")
     return name
 

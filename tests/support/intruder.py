@@ -1,0 +1,134 @@
+"""A command that tries to get at its replica, with nothing but an interpreter.
+
+`python intruder.py STATE TOP`: STATE is the replica's state directory, TOP the pid of the topmost of its
+processes. Prints what it got, as JSON: an empty list is what a test wants to see.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+PTRACE_ATTACH = 16
+PIDFD_GETFD = 438
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+
+
+def relatives(top: int) -> list[int]:
+    """The topmost process and all below it but ourselves: our own launcher and its parents are among them."""
+    found = {top}
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
+    for _ in range(10):
+        for pid in pids:
+            try:
+                if parent_of(pid) in found:
+                    found.add(pid)
+            except OSError:
+                continue
+    return sorted(found - {os.getpid()})
+
+
+def succeeds(attempt: Callable[[], Any]) -> bool:
+    try:
+        return attempt() is not False
+    except OSError:
+        return False
+
+
+def trace(pid: int) -> bool:
+    if LIBC.ptrace(PTRACE_ATTACH, pid, None, None) != 0:
+        return False
+    os.waitpid(pid, 0x40000000)
+    LIBC.ptrace(17, pid, None, None)
+    return True
+
+
+def take_descriptor(pid: int) -> bool:
+    handle = os.pidfd_open(pid)
+    return any(LIBC.syscall(PIDFD_GETFD, handle, number, 0) >= 0 for number in range(3, 30))
+
+
+def into_processes(top: int) -> Iterator[str]:
+    for pid in relatives(top):
+        tries: dict[str, Callable[[], Any]] = {
+            "environ": lambda pid=pid: Path(f"/proc/{pid}/environ").read_bytes(),
+            "mem": lambda pid=pid: Path(f"/proc/{pid}/mem").open("rb").close(),
+            "maps": lambda pid=pid: Path(f"/proc/{pid}/maps").read_bytes(),
+            "fd": lambda pid=pid: list(Path(f"/proc/{pid}/fd").iterdir()),
+            "cwd": lambda pid=pid: list(Path(f"/proc/{pid}/cwd/").iterdir()),
+            "ptrace": lambda pid=pid: trace(pid),
+            "pidfd_getfd": lambda pid=pid: take_descriptor(pid),
+            "kill": lambda pid=pid: os.kill(pid, 0),
+            "stop": lambda pid=pid: os.kill(pid, signal.SIGCONT),
+        }
+        yield from (f"{name} of {pid}" for name, attempt in tries.items() if succeeds(attempt))
+
+
+def into_files(state: Path) -> Iterator[str]:
+    data = state / "postgres" / "data"
+    known = {state / name for name in ("embedded.json", "token", "lock", "location", "postgresql.log")}
+    known |= {data / name for name in ("pg_hba.conf", "PG_VERSION", "base")}
+    with suppress(OSError):
+        known |= set(state.rglob("*"))
+    for path in sorted(known):
+        tries: dict[str, Callable[[], Any]] = {
+            "read": lambda path=path: path.read_bytes(),
+            "append": lambda path=path: path.open("ab").close(),
+            "rename": lambda path=path: path.rename(path.with_name("renamed")),
+            "remove": lambda path=path: path.unlink(),
+        }
+        yield from (f"{name} {path}" for name, attempt in tries.items() if succeeds(attempt))
+    makes: dict[str, Callable[[], Any]] = {
+        "make a file": lambda: (state / "made").write_text("x"),
+        "make a link": lambda: (state / "token.new").symlink_to("/"),
+        "make a directory": (state / "directory").mkdir,
+        "move a file in": lambda: move_in(os.rename, state),
+        "link a file in": lambda: move_in(os.link, state),
+        "move it away": lambda: state.rename(state.with_name("moved")),
+    }
+    yield from (f"{name} in {state}" for name, attempt in makes.items() if succeeds(attempt))
+
+
+def move_in(move: Callable[[Path, Path], Any], state: Path) -> None:
+    handle, name = tempfile.mkstemp()
+    os.close(handle)
+    try:
+        move(Path(name), state / f"token.{move.__name__}")
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def inherited() -> Iterator[str]:
+    for number in range(3, 256):
+        with suppress(OSError):
+            yield f"descriptor {number}: {Path(f'/proc/self/fd/{number}').readlink()}"
+
+
+def privileges() -> Iterator[str]:
+    status = dict(
+        line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":\t" in line
+    )
+    if status["NoNewPrivs"] != "1":
+        yield "new privileges"
+    if int(status["CapEff"], 16):
+        yield f"capabilities {status['CapEff']}"
+
+
+def main() -> None:
+    state, top = Path(sys.argv[1]), int(sys.argv[2])
+    got = [*into_processes(top), *into_files(state), *inherited(), *privileges()]
+    sys.stdout.write(json.dumps({"uid": os.getuid(), "got": got, "environ": dict(os.environ)}))
+
+
+if __name__ == "__main__":
+    main()
