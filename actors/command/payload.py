@@ -102,7 +102,8 @@ def _event_variables(event: Mapping[str, Any] | None) -> dict[str, str]:
     return {
         "TENURE_EVENT_ID": str(event.get("id", "")),
         "TENURE_EVENT_TYPE": str(event.get("type", "")),
-        "TENURE_EVENT": json.dumps(event.get("payload", {})),
+        # as it was stored: with escapes it could exceed what the kernel takes for one variable
+        "TENURE_EVENT": json.dumps(event.get("payload", {}), ensure_ascii=False),
     }
 
 

@@ -148,6 +148,9 @@ def test_arguments_are_data() -> None:
     assert json.loads(names["TENURE_ARGUMENTS"]) == {"LD_PRELOAD": "/x.so", "event": event}
     assert "LD_PRELOAD" not in names
     assert names["TENURE_EVENT_TYPE"] == "order.paid"
+    largest = {"id": 3, "type": "t", "payload": {"note": "ü" * 32_000}}
+    told = environment(Order.of({"argv": ["a"], "event": largest}), CLAIM, FILE, {})["TENURE_EVENT"]
+    assert len(told.encode()) < 128 * 1024, "the kernel refuses a longer one"
     long = environment(Order.of({"argv": ["a"], "text": "ü" * ARGUMENTS_BYTES}), CLAIM, FILE, {})
     assert "TENURE_ARGUMENTS" not in long
     assert long["TENURE_ARGUMENTS_FILE"] == "/f"
