@@ -18,6 +18,7 @@ final. When the command has exited by itself, what it left running is killed too
 its command.
 """
 
+import errno
 import json
 import os
 import select
@@ -259,7 +260,8 @@ def _become(
         what = "exec"
         os.execvpe(spec.argv[0], spec.argv, spec.env)  # noqa: S606  (no shell is the point)
     except OSError as error:
-        os.write(report, json.dumps([what, error.errno]).encode())
+        code = errno.ENOENT if what == "exec" and _is_nowhere(spec) else error.errno
+        os.write(report, json.dumps([what, code]).encode())
     except ValueError:
         os.write(report, json.dumps([what, 22]).encode())
     finally:
@@ -277,6 +279,12 @@ def _confine(spec: Spec, ruleset: int | None) -> None:
         refuse_new_privileges()
     if ruleset is not None:
         enforce(ruleset)
+
+
+def _is_nowhere(spec: Spec) -> bool:
+    """Return whether no directory of PATH has the program; one that is closed to the user hides that."""
+    name, places = spec.argv[0], spec.env.get("PATH", os.defpath).split(os.pathsep)
+    return "/" not in name and not any(os.path.exists(os.path.join(place, name)) for place in places)  # noqa: PTH110, PTH118
 
 
 def _enter(spec: Spec) -> None:

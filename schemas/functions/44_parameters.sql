@@ -210,8 +210,9 @@ BEGIN
     RETURN coalesce(
         supervisor.own_payload_fault(p_job, kind),
         supervisor.own_parameters_fault(p_job, kind),
-        format('%s is required, and %s gives none: fix it in the payload, or give it a default', key,
-            CASE WHEN p_job.cron IS NOT NULL THEN 'a schedule' ELSE 'an event' END));
+        CASE WHEN key IS NOT NULL THEN
+            format('%s is required, and %s gives none: fix it in the payload, or give it a default', key,
+                CASE WHEN p_job.cron IS NOT NULL THEN 'a schedule' ELSE 'an event' END) END);
 END $$;
 
 -- Why the payload that a definition fixes does not suit its task type, or NULL.

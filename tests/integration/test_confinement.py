@@ -19,7 +19,7 @@ from supervisor.config import load_settings
 from supervisor.confinement import ClosedPlaces, Confinement, confinement
 from supervisor.embedded import Urls, read_urls
 from supervisor.errors import BadSettings
-from supervisor.isolate import Command
+from supervisor.isolate import Command, CommandNotStarted
 from tests.integration.test_fleet import parent
 from tests.support import intruder
 from tests.support.eventually import eventually
@@ -104,7 +104,9 @@ async def test_a_command_gets_at_nothing_of_its_replica() -> None:
         )
 
 
-async def run(*argv: str, kept: Confinement, cwd: Path | None = None) -> tuple[int | None, str, str]:
+async def run(
+    *argv: str, kept: Confinement, cwd: Path | None = None, path: str = os.environ["PATH"]
+) -> tuple[int | None, str, str]:
     texts = {"stdout": "", "stderr": ""}
 
     async def take(stream: str, data: bytes) -> None:
@@ -113,8 +115,8 @@ async def run(*argv: str, kept: Confinement, cwd: Path | None = None) -> tuple[i
     deadline = boottime() + 60 * stretch()
     async with Command.start(
         argv,
-        env={"PATH": os.environ["PATH"]},
-        cwd=cwd and str(cwd),
+        env={"PATH": path},
+        cwd=None if cwd is None else str(cwd),
         deadline=deadline,
         kill_seconds=5,
         on_output=take,
@@ -177,6 +179,8 @@ async def test_root_gives_commands_to_a_user_who_is_not_the_database_s(
     assert kept.user.uid not in {0, tmp_path.stat().st_uid}
     script = "id -u; id -G; pwd; echo out > /dev/stdout; grep NoNewPrivs /proc/self/status"
     tmp_path.chmod(0o700)
+    with pytest.raises(CommandNotStarted, match="ENOENT"):
+        await run("no-such-program", kept=kept, path=f"{tmp_path}:{os.environ['PATH']}")
     _, out, err = await run("sh", "-c", script, kept=kept)
     uid, groups, _, told, privileges = out.splitlines()
     assert (uid, told, privileges, err) == (str(kept.user.uid), "out", "NoNewPrivs:\t1", "")

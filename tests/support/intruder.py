@@ -12,8 +12,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 PTRACE_ATTACH = 16
 PIDFD_GETFD = 438
@@ -38,7 +38,7 @@ def relatives(top: int) -> list[int]:
     return sorted(found - {os.getpid()})
 
 
-def succeeds(attempt: Callable[[], Any]) -> bool:
+def succeeds(attempt: Callable[[], object]) -> bool:
     try:
         return attempt() is not False
     except OSError:
@@ -58,18 +58,27 @@ def take_descriptor(pid: int) -> bool:
     return any(LIBC.syscall(PIDFD_GETFD, handle, number, 0) >= 0 for number in range(3, 30))
 
 
+def names_in(directory: Path) -> list[Path]:
+    return list(directory.iterdir())
+
+
+def opens(path: Path, mode: str) -> None:
+    path.open(mode).close()
+
+
 def into_processes(top: int) -> Iterator[str]:
     for pid in relatives(top):
-        tries: dict[str, Callable[[], Any]] = {
-            "environ": lambda pid=pid: Path(f"/proc/{pid}/environ").read_bytes(),
-            "mem": lambda pid=pid: Path(f"/proc/{pid}/mem").open("rb").close(),
-            "maps": lambda pid=pid: Path(f"/proc/{pid}/maps").read_bytes(),
-            "fd": lambda pid=pid: list(Path(f"/proc/{pid}/fd").iterdir()),
-            "cwd": lambda pid=pid: list(Path(f"/proc/{pid}/cwd/").iterdir()),
-            "ptrace": lambda pid=pid: trace(pid),
-            "pidfd_getfd": lambda pid=pid: take_descriptor(pid),
-            "kill": lambda pid=pid: os.kill(pid, 0),
-            "stop": lambda pid=pid: os.kill(pid, signal.SIGCONT),
+        proc = Path(f"/proc/{pid}")
+        tries: dict[str, Callable[[], object]] = {
+            "environ": (proc / "environ").read_bytes,
+            "mem": partial(opens, proc / "mem", "rb"),
+            "maps": (proc / "maps").read_bytes,
+            "fd": partial(names_in, proc / "fd"),
+            "cwd": partial(names_in, proc / "cwd" / "."),
+            "ptrace": partial(trace, pid),
+            "pidfd_getfd": partial(take_descriptor, pid),
+            "kill": partial(os.kill, pid, 0),
+            "continue": partial(os.kill, pid, signal.SIGCONT),
         }
         yield from (f"{name} of {pid}" for name, attempt in tries.items() if succeeds(attempt))
 
@@ -81,25 +90,25 @@ def into_files(state: Path) -> Iterator[str]:
     with suppress(OSError):
         known |= set(state.rglob("*"))
     for path in sorted(known):
-        tries: dict[str, Callable[[], Any]] = {
-            "read": lambda path=path: path.read_bytes(),
-            "append": lambda path=path: path.open("ab").close(),
-            "rename": lambda path=path: path.rename(path.with_name("renamed")),
-            "remove": lambda path=path: path.unlink(),
+        tries: dict[str, Callable[[], object]] = {
+            "read": path.read_bytes,
+            "append": partial(opens, path, "ab"),
+            "rename": partial(path.rename, path.with_name("renamed")),
+            "remove": path.unlink,
         }
         yield from (f"{name} {path}" for name, attempt in tries.items() if succeeds(attempt))
-    makes: dict[str, Callable[[], Any]] = {
-        "make a file": lambda: (state / "made").write_text("x"),
-        "make a link": lambda: (state / "token.new").symlink_to("/"),
+    makes: dict[str, Callable[[], object]] = {
+        "make a file": partial((state / "made").write_text, "x"),
+        "make a link": partial((state / "token.new").symlink_to, "/"),
         "make a directory": (state / "directory").mkdir,
-        "move a file in": lambda: move_in(os.rename, state),
-        "link a file in": lambda: move_in(os.link, state),
-        "move it away": lambda: state.rename(state.with_name("moved")),
+        "move a file in": partial(move_in, os.rename, state),
+        "link a file in": partial(move_in, os.link, state),
+        "move it away": partial(state.rename, state.with_name("moved")),
     }
     yield from (f"{name} in {state}" for name, attempt in makes.items() if succeeds(attempt))
 
 
-def move_in(move: Callable[[Path, Path], Any], state: Path) -> None:
+def move_in(move: Callable[[Path, Path], object], state: Path) -> None:
     handle, name = tempfile.mkstemp()
     os.close(handle)
     try:

@@ -217,7 +217,7 @@ async def test_a_fault_says_what_to_write_instead(api: Api) -> None:
 async def test_the_same_operation_is_there_for_the_console(api: Api) -> None:
     """Every action takes the name of who acts, and says in a value what it did."""
     store = api.replica.store
-    saved = await operations.save_job(store, "ada", "job", SPEC)
+    saved = await operations.save_job(store, "ada", "job", SPEC, may_name_programs=True)
     made = await operations.trigger(store, "ada", "job")
     asked = await operations.cancel(store, "ada", made.id)
     assert (saved.created, made.created, asked.requested) == (True, True, True)
