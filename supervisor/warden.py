@@ -28,6 +28,7 @@ from supervisor.prctl import adopt_orphans, close_memory
 
 CONTINUE_EVERY_SECONDS = 1.0
 RETRY_SECONDS = 0.05
+MOST_HANDLES = 5
 
 
 class Warden:
@@ -115,7 +116,7 @@ def _receive(requests: socket.socket) -> tuple[bytes, list[int]]:
     """Like socket.recv_fds, which ignores its flags: commands would inherit the descriptors."""
     handles = array.array("i")
     message, parts, _, _ = requests.recvmsg(
-        16, socket.CMSG_SPACE(4 * handles.itemsize), socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+        16, socket.CMSG_SPACE(MOST_HANDLES * handles.itemsize), socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
     )
     for level, kind, data in parts:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):

@@ -256,8 +256,8 @@ BEGIN
         RETURN fault;
     END IF;
     SELECT format('parameter %s: %s', e.key, CASE
-            WHEN p_job.payload ? e.key THEN 'the payload fixes it; take it out of one of them'
             WHEN e.key = ANY (p_kind.own_keys) THEN 'that key belongs to the definition alone'
+            WHEN p_job.payload ? e.key THEN 'the payload fixes it; take it out of one of them'
             ELSE format('%s takes %s', concat_ws(' ', p_job.domain, p_job.action),
                 supervisor.describe_parameters(p_kind.parameters)) END) INTO fault
         FROM jsonb_each(own) e

@@ -3,7 +3,12 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA dedup FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA dedup FROM tenure_control, tenure_worker, tenure_maintenance, tenure_console, tenure_client;
 GRANT USAGE ON SCHEMA dedup TO tenure_control, tenure_worker, tenure_console;
 GRANT SELECT ON ALL TABLES IN SCHEMA dedup TO tenure_control;
-GRANT SELECT ON dedup.library_roots, dedup.library_files, dedup.scan_sessions, dedup.scan_errors TO tenure_console;
+-- for reports: facts, and no claim
+GRANT SELECT ON dedup.library_roots, dedup.scan_sessions, dedup.scan_errors TO tenure_console;
+GRANT SELECT (id, library_id, relative_path, size_bytes, mtime_ns, inode, device, is_missing, needs_hash, hash_algorithm,
+    content_hash, hashed_size, hashed_mtime_ns, hashed_at, prefix_hash, hash_status, hash_error_count, hash_error_code,
+    hash_error_message, hash_retry_after, worker_id, first_session_id, missing_session_id, trashed_by, trashed_at, trash_path,
+    created_at, updated_at) ON dedup.library_files TO tenure_console;
 GRANT SELECT ON dedup.library_roots, dedup.scan_sessions, dedup.io_rate_limits TO tenure_worker;
 GRANT INSERT (bucket_key, next_available_at_ms), UPDATE (next_available_at_ms, updated_at) ON dedup.io_rate_limits TO tenure_worker;
 

@@ -134,7 +134,7 @@ async def test_arguments_that_a_killed_replica_left_are_removed(tmp_path: Path) 
     """The files hold what callers gave, so they end with the replica that wrote them, however it ends."""
     script = (
         "import os; from actors.command.arguments import arguments_file;"
-        " arguments_file({'a': 1}, another_user=False).__enter__(); os.kill(os.getpid(), 9)"
+        " kept = arguments_file({'a': 1}, another_user=False); kept.__enter__(); os.kill(os.getpid(), 9)"
     )
     killed = {**os.environ, "TMPDIR": str(tmp_path)}
     await anyio.run_process([sys.executable, "-c", script], env=killed, check=False)

@@ -58,12 +58,15 @@ class Parent:
         if self.process.poll() is not None:
             pytest.fail(f"it ended with {self.process.returncode}: {self.output()}")
 
-    async def up(self) -> dict[int, int]:
+    async def announced(self) -> None:
         def announced() -> bool:
             self.lives()
             return "is up" in self.output()
 
         await eventually(announced, timeout=90)
+
+    async def up(self) -> dict[int, int]:
+        await self.announced()
         assert len(self.replicas()) == 3
         return self.replicas()
 

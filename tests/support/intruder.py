@@ -21,7 +21,9 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+    """Return the parent, or 0 for a process that has ended and was not reaped: nothing is left of it."""
+    state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[:2]
+    return 0 if state == "Z" else int(parent)
 
 
 def relatives(top: int) -> list[int]:
@@ -55,7 +57,10 @@ def trace(pid: int) -> bool:
 
 def take_descriptor(pid: int) -> bool:
     handle = os.pidfd_open(pid)
-    return any(LIBC.syscall(PIDFD_GETFD, handle, number, 0) >= 0 for number in range(3, 30))
+    try:
+        return any(LIBC.syscall(PIDFD_GETFD, handle, number, 0) >= 0 for number in range(3, 30))
+    finally:
+        os.close(handle)
 
 
 def names_in(directory: Path) -> list[Path]:

@@ -1,5 +1,6 @@
 """Who may do what, tried as each role: tables, columns, functions, shadows and forged settings."""
 
+import re
 from uuid import uuid4
 
 import asyncpg
@@ -95,7 +96,7 @@ async def test_payloads_and_claims_are_not_for_everyone(world: World, role: str)
 REPORTS = {
     "supervisor.run_report", "supervisor.job_report", "supervisor.worker_report", "supervisor.setting",
     "supervisor.tenure_log", "supervisor.skipped_fire", "supervisor.domain_pause",
-    "supervisor.schema_migration",
+    "supervisor.schema_migration", "supervisor.schema_functions",
     "dedup.library_roots", "dedup.library_files", "dedup.scan_sessions", "dedup.scan_errors",
     "identity.users", "identity.accounts", "identity.role_profiles", "logbook.items", "logbook.attachments",
     "scm.repos", "scm.svn_revisions", "scm.git_commits", "scm.patch_blobs", "scm.mrs", "scm.review_events",
@@ -104,6 +105,14 @@ REPORTS = {
     "schedule_ingest.capture_session", "schedule_ingest.capture_image", "schedule_ingest.day_schedule",
     "schedule_ingest.schedule_version",
 }  # fmt: skip
+
+
+# the story of a write, and what a picture was read as: facts of their domains, not of a run
+OWN_WORDS = {
+    "media_write_events.payload",
+    "media_write_events.result",
+    "schedule_ingest.schedule_version.payload",
+}
 
 
 async def test_reports_read_facts_and_no_claim(world: World) -> None:
@@ -119,10 +128,8 @@ async def test_reports_read_facts_and_no_claim(world: World) -> None:
         " AND has_any_column_privilege(c.oid, 'SELECT')"
     )
     assert {row["name"] for row in readable} == REPORTS
-    columns = {column for row in readable for column in row["columns"]}
-    assert not [
-        name for name in columns if "claim" in name or "secret" in name or name in {"payload", "result"}
-    ]
+    columns = {f"{row['name']}.{column}" for row in readable for column in row["columns"]}
+    assert not {name for name in columns if re.search(r"claim|secret|\.(payload|result)$", name)} - OWN_WORDS
     assert await console.value("SELECT state FROM supervisor.run_report") == "RUNNING"
     assert await console.value("SELECT name FROM supervisor.job_report") == "work"
     assert await console.value("SELECT state FROM supervisor.worker_report") == "active"
