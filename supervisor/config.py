@@ -83,6 +83,7 @@ class Settings(BaseSettings):
     maintenance_database_url: SecretStr | None = None
     pooler: Literal["none", "transaction"] = "none"
     redis_url: SecretStr | None = None
+    lead: bool = True
     http_host: str = "127.0.0.1"
     http_port: int = Field(default=8080, ge=0, le=65535)
     domains: str = ""
@@ -204,7 +205,7 @@ def _places(settings: Settings) -> dict[str, Path | None]:
     """Directories by their whole names. With the embedded database, everything has a place beside it."""
     state = Path.cwd() / settings.state_dir
     libraries = settings.libraries_dir
-    if libraries is None and settings.database_url is None:
+    if libraries is None and settings.database_url is None and settings.lead:
         libraries = state / "libraries"
     return {
         "state_dir": state,

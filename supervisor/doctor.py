@@ -258,7 +258,10 @@ def judge_leader(leader: Any, replicas: int, timings: Timings) -> Finding:
     expired = leader["expires_at"]
     if expired is not None and (leader["now"] - expired).total_seconds() < timings.leader_lease:
         return Finding("leader", "warn", "nobody leads at the moment", "ask again in a few seconds")
-    advice = "look at the replicas' logs: a server that refuses leadership is named there"
+    advice = (
+        "start one without --no-lead, or look at the log of one that runs: it names a server that refuses"
+        " leadership"
+    )
     return Finding("leader", "fail", f"nobody leads, though {replicas} replicas are heard", advice)
 
 

@@ -41,7 +41,10 @@ class BadSettings(TenureError):
 class DatabaseUnreachable(TenureError):
     """the database does not answer: {what}"""
 
-    hint = "check TENURE_DATABASE_URL, or start an embedded database with `tenure up`"
+    hint = (
+        "check TENURE_DATABASE_URL (with --no-lead: TENURE_WORKER_DATABASE_URL), or start an embedded"
+        " database with `tenure up`"
+    )
     exit_code = 3
 
 

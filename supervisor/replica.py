@@ -4,11 +4,15 @@ Draining (SIGTERM, SIGINT, or an operator's request): not ready and nothing more
 resigned as soon as the duties have ended; what was assigned and not started is released by the next beat;
 what runs gets the grace and is then stopped and reported DRAINED, to be done elsewhere. A second signal
 skips the grace.
+
+A replica without the control login (`tenure up --no-lead`) only works: it stands for no election, serves
+probes and metrics alone, and does the rest as every other.
 """
 
 import asyncio
 import signal
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -17,15 +21,16 @@ from structlog.contextvars import bind_contextvars
 from supervisor.actor import Actor, Place, waiting_domains
 from supervisor.api import create_app, serve
 from supervisor.api.doorway import Doorway
+from supervisor.api.probes_only import refuse_all
 from supervisor.artifacts.backends import chosen_artifacts
 from supervisor.artifacts.settings import load_artifact_settings
 from supervisor.claim_loop import ClaimLoop
 from supervisor.claims import Claims
 from supervisor.clock import boottime
 from supervisor.config import Settings
+from supervisor.control import Control
 from supervisor.deadman import DeadMan
 from supervisor.domain import Domain
-from supervisor.domain_figures import keep_domain_figures, register_figures
 from supervisor.election import Election, Tenure
 from supervisor.errors import TenureError
 from supervisor.identity import Identity
@@ -38,7 +43,6 @@ from supervisor.pulse import Listener, Pulse
 from supervisor.runner import Runner
 from supervisor.shared_timer import SharedTimer
 from supervisor.shortlease import ShortLeases
-from supervisor.status import Figures, StatusCache
 from supervisor.store import Store
 from supervisor.urls import RuntimeUrls
 from supervisor.wakeups import Wakeups
@@ -46,7 +50,6 @@ from supervisor.wakeups import Wakeups
 if TYPE_CHECKING:
     from supervisor.hints import Hints
 
-FIGURES_SECONDS: Final = 5.0
 LOOP_LAG_SECONDS: Final = 0.25
 
 _log = logger("replica")
@@ -64,17 +67,9 @@ class Replica:
         self.settings = settings
         self._identity = Identity()
         self.worker_id = self._identity.worker_id
-        self.metrics = Metrics()
+        self.metrics = Metrics(candidate=urls.control is not None)
         self.draining = False
         self._memory = memory = Memory()
-        self.store = Store(urls.control, name=f"tenure/{self.worker_id}", pooled=pooled, memory=memory)
-        # renewals wait for nobody, and domains' duties that stall keep nobody else waiting
-        self._term_store = Store(
-            urls.control, name=f"tenure/{self.worker_id}/term", size=1, pooled=pooled, memory=memory
-        )
-        self._duty_store = Store(
-            urls.control, name=f"tenure/{self.worker_id}/duty", size=2, pooled=pooled, memory=memory
-        )
         self._urls = urls
         self._domains = domains
         self.work_store = Store(
@@ -91,10 +86,7 @@ class Replica:
         self._wakeups = Wakeups(self.worker_id)
         self._hints = self._make_hints()
         self._leases = [actor.lease for actor in actors.values() if actor.lease is not None]
-        self._figures = StatusCache(
-            self.store, self._leases, confirm_after_seconds=settings.timings.confirm_after
-        )
-        self._domain_figures = register_figures(domains, self.metrics.registry)
+        self._control = self._make_control()
         self._drain_wanted = asyncio.Event()
         self._hurry = anyio.CancelScope()
         timer = SharedTimer(DeadMan())
@@ -129,6 +121,24 @@ class Replica:
             looked=self._pulse.looked,
         )
 
+    @property
+    def store(self) -> Store:
+        """The control store; the worker's own on a replica that only works, where readiness alone asks."""
+        return self.work_store if self._control is None else self._control.store
+
+    def _make_control(self) -> Control | None:
+        if self._urls.control is None:
+            return None
+        return Control(
+            self._urls.control,
+            self.worker_id,
+            self.settings,
+            self._memory,
+            self.metrics,
+            self._leases,
+            self._domains,
+        )
+
     def _make_hints(self) -> "Hints | None":
         if self.settings.redis_url is None:
             return None
@@ -139,9 +149,17 @@ class Replica:
         self._wakeups.say = hints.say
         return hints
 
-    def _make_election(self) -> Election:
+    def _make_election(self) -> Election | None:
+        """None: it only works."""
+        if self._control is None:
+            return None
         return Election(
-            self._term_store, self.worker_id, self.settings.timings, self._memory, self._wakeups, self.metrics
+            self._control.term_store,
+            self.worker_id,
+            self.settings.timings,
+            self._memory,
+            self._wakeups,
+            self.metrics,
         )
 
     def _make_loop(self, actor: Actor, timer: SharedTimer) -> ClaimLoop:
@@ -167,9 +185,11 @@ class Replica:
         )
 
     async def status(self) -> dict[str, Any]:
-        return await self._figures.status()
+        assert self._control is not None  # noqa: S101  the routes are not served without it
+        return await self._control.status()
 
     async def lead(self, tenure: Tenure) -> None:
+        assert self._control is not None  # noqa: S101  no election is won without it
         short_leases = ShortLeases(self._hints)
         await Leader(
             self.store,
@@ -177,7 +197,7 @@ class Replica:
             self.settings.timings,
             self._wakeups,
             self.metrics,
-            duty_store=self._duty_store,
+            duty_store=self._control.duty_store,
             short_leases=short_leases,
             artifacts=self._artifacts,
             leases=self._leases,
@@ -201,7 +221,6 @@ class Replica:
                     group.start_soon(loop.run)
                 group.start_soon(self._measure_loop_lag)
                 group.start_soon(self._keep_figures)
-                group.start_soon(keep_domain_figures, self._domain_figures, self.store)
                 await self._take_part()
                 await self._leave()
                 group.cancel_scope.cancel()
@@ -209,9 +228,8 @@ class Replica:
             with anyio.CancelScope(shield=True):
                 await asyncio.to_thread(self._pulse.stop)
                 await asyncio.to_thread(self._keeper.stop)
-                await self.store.close()
-                await self._term_store.close()
-                await self._duty_store.close()
+                if self._control is not None:
+                    await self._control.close()
                 await self.work_store.close()
                 await self._row_store.close()
                 await self._maintenance.close()
@@ -219,9 +237,10 @@ class Replica:
                     await self._artifacts.aclose()
 
     async def _take_part(self) -> None:
-        """Stand for election until somebody asks to drain; returns when leadership has been given up."""
+        """Work, and stand for election, until a drain is asked for; returns when leadership was given up."""
         async with anyio.create_task_group() as group:
-            group.start_soon(self.election.run, self.lead)
+            if self.election is not None:
+                group.start_soon(self.election.run, self.lead)
             await self._drain_wanted.wait()
             _log.info("draining")
             self.draining = self._pulse.draining = self._runner.draining = True
@@ -261,7 +280,8 @@ class Replica:
             _log.info("serving", url=f"http://{settings.http_host}:{port}/")
             task_status.started()
 
-        doorway = Doorway(self, lambda: create_app(self, self._domains))
+        make = refuse_all if self._control is None else partial(create_app, self, self._domains)
+        doorway = Doorway(self, make)
         async with anyio.create_task_group() as group:
             group.start_soon(doorway.warm_up)
             await serve(doorway, settings.http_host, settings.http_port, ready=ready)
@@ -273,26 +293,8 @@ class Replica:
             self.metrics.loop_lag.set(max(0.0, boottime() - due))
 
     async def _keep_figures(self) -> None:
-        """The figures of the whole database, on every replica: read them with `max by`."""
-        while True:
-            try:
-                show_figures(self.metrics, await self._figures.figures())
-            except TenureError as error:
-                _log.info("no figures", reason=str(error))
-            await anyio.sleep(FIGURES_SECONDS)
-
-
-def show_figures(metrics: Metrics, figures: Figures) -> None:
-    leader = figures.status["leader"]
-    metrics.lease_remaining.set(leader["lease_remaining_seconds"] if leader else 0)
-    metrics.confirming.set(figures.confirming)
-    metrics.runs.clear()
-    for (domain, state), count in figures.runs.items():
-        metrics.runs.labels(domain, state).set(count)
-    for domain, seconds in figures.status["lag_seconds"].items():
-        metrics.run_lag.labels(domain).set(seconds)
-    for table, rows in figures.status["leases"].items():
-        metrics.leases_expired.labels(table).set(rows["expired"])
+        if self._control is not None:
+            await self._control.keep_figures()
 
 
 def void(_anything: object) -> None:

@@ -1,15 +1,29 @@
-"""Which URL for whom. Separate login roles are the rule; one URL for all works, and `tenure doctor` warns."""
+"""Which URL for whom. Separate login roles are the rule; one URL for all works, and `tenure doctor` warns.
+
+A replica that only works (TENURE_LEAD=false) is the exception: it refuses every login but the worker's.
+"""
 
 from dataclasses import dataclass
+from typing import Any, Final
 
 from supervisor.config import Settings
 from supervisor.embedded import read_urls
-from supervisor.errors import DatabaseUnreachable
+from supervisor.errors import BadSettings, DatabaseUnreachable
+from supervisor.store import Store
+
+NOT_HELD: Final = {
+    "database_url": "TENURE_DATABASE_URL (or [db])",
+    "migrate_database_url": "TENURE_MIGRATE_DATABASE_URL",
+    "maintenance_database_url": "TENURE_MAINTENANCE_DATABASE_URL",
+    "api_token": "TENURE_API_TOKEN",
+}
+"""What a replica that only works must not have: a command that broke out would find it there."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeUrls:
-    control: str
+    control: str | None
+    """None: the replica only works."""
     worker: str
     listen: str
     maintenance: str
@@ -17,6 +31,8 @@ class RuntimeUrls:
 
 def runtime_urls(settings: Settings) -> RuntimeUrls:
     """From the settings, else those of the embedded database if one is running."""
+    if not settings.lead:
+        return _working_urls(settings)
     if settings.database_url is None:
         embedded = read_urls(settings.state_dir)
         if embedded is None:
@@ -31,3 +47,45 @@ def runtime_urls(settings: Settings) -> RuntimeUrls:
     return RuntimeUrls(
         control, worker.get_secret_value(), listen.get_secret_value(), maintenance.get_secret_value()
     )
+
+
+def _working_urls(settings: Settings) -> RuntimeUrls:
+    """The worker's login alone; the embedded database is none for it, because its file has every password."""
+    held = [name for field, name in NOT_HELD.items() if getattr(settings, field) is not None]
+    if held:
+        raise BadSettings(
+            what=f"a replica that only works (--no-lead, TENURE_LEAD=false) must not hold {', '.join(held)}: "
+            "unset it here"
+        )
+    if settings.worker_database_url is None:
+        raise BadSettings(
+            what="a replica that only works (--no-lead, TENURE_LEAD=false) needs TENURE_WORKER_DATABASE_URL, "
+            "the URL of a login in tenure_worker"
+        )
+    worker = settings.worker_database_url.get_secret_value()
+    listen = settings.listen_database_url or settings.worker_database_url
+    return RuntimeUrls(None, worker, listen.get_secret_value(), worker)
+
+
+async def check_worker_logins(urls: RuntimeUrls, *, pooled: bool) -> None:
+    """Refuse a login that may do more than work, whatever the setting that gives it is called."""
+    given = {urls.listen: "TENURE_LISTEN_DATABASE_URL", urls.worker: "TENURE_WORKER_DATABASE_URL"}
+    for url, name in given.items():
+        store = Store(url, name="tenure start", size=1, pooled=pooled)
+        try:
+            login = await store.row("read_login")
+        finally:
+            await store.close()
+        if login is not None and (fault := login_fault(login)):
+            raise BadSettings(what=f"the login {login['name']} of {name} {fault}")
+
+
+def login_fault(login: Any) -> str | None:
+    """What is wrong with the login of a replica that only works; `login` is a row of `read_login`."""
+    if login["superuser"]:
+        return "is a superuser: a replica that only works takes a login in tenure_worker"
+    if login["controls"] or login["rewrites"]:
+        return "may do more than work: a replica that only works takes a login in tenure_worker alone"
+    if not login["works"]:
+        return "may not work: run `tenure migrate` with TENURE_WORKER_DATABASE_URL set as here"
+    return None

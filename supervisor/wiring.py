@@ -22,7 +22,7 @@ from supervisor.lease_sql import grants
 from supervisor.logs import logger
 from supervisor.parameters import TaskType
 from supervisor.store import Store
-from supervisor.urls import runtime_urls
+from supervisor.urls import check_worker_logins, runtime_urls
 
 if TYPE_CHECKING:
     import typer
@@ -143,8 +143,11 @@ def run_replica(settings: Settings, replica_class: "type[Replica] | None" = None
 
 async def _run(settings: Settings, replica_class: "type[Replica]") -> None:
     urls = runtime_urls(settings)
-    (await check(urls.control)).refuse_old()
-    await _check_entrance(settings, urls.control)
+    (await check(urls.control or urls.worker)).refuse_old()
+    if urls.control is None:
+        await check_worker_logins(urls, pooled=settings.pooler == "transaction")
+    else:
+        await _check_entrance(settings, urls.control)
     replica = replica_class(settings, urls, chosen_actors(settings), DOMAINS)
     _settle_collector()
     await replica.run()

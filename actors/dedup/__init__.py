@@ -53,7 +53,7 @@ THUMBNAILS: Final = Actor(
     fits=policy.has_libraries,
 )
 CLEANUP: Final = Actor(NAME, cleanup.handle, lease=leases.CLEANUP, slots=1)
-WAL: Final = Actor(NAME, wal.handle, lease=leases.WAL, slots=1)
+WAL: Final = Actor(NAME, wal.handle, lease=leases.WAL, slots=1, fits=policy.may_hold_maintenance)
 
 
 def _routes(view: "ReplicaView") -> "APIRouter":

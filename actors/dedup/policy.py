@@ -10,6 +10,11 @@ def has_libraries(settings: Settings) -> bool:
     return settings.libraries_dir is not None
 
 
+def may_hold_maintenance(settings: Settings) -> bool:
+    """A replica that only works refuses the login for checkpoints, and would fail every request for one."""
+    return settings.lead
+
+
 def complaints(settings: Settings) -> Sequence[str]:
     """Thumbnails are written under the state's directory and nowhere else, least of all beside originals."""
     found = []

@@ -1,6 +1,6 @@
 """`tenure up`: one replica in the foreground, or several with an embedded database under one parent."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio
 import typer
@@ -9,6 +9,7 @@ from schemas.migrate import check
 from supervisor.cli import session
 from supervisor.cli.sample import seed
 from supervisor.config import Settings, load_settings
+from supervisor.errors import BadInput
 from supervisor.store import Store
 
 
@@ -20,16 +21,28 @@ def up(
         int | None, typer.Option(min=0, max=65535, help="P; else TENURE_HTTP_PORT, 8080.", show_default=False)
     ] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Add sample jobs and run them.")] = False,
+    lead: Annotated[
+        bool | None,
+        typer.Option(
+            "--lead/--no-lead",
+            help="Stand for election, or only work; else TENURE_LEAD, true.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> int:
     """Run replicas in the foreground; Ctrl-C drains them.
 
     Without TENURE_DATABASE_URL an embedded PostgreSQL is started and migrated. With one the schema must be
     there: `tenure migrate` makes it.
 
+    With --no-lead a replica only works. It holds the login of TENURE_WORKER_DATABASE_URL and refuses to start
+    with any other; it serves /healthz, /readyz and /metrics and needs no token.
+
     Examples:
 
     - `tenure up --replicas 3 --sample`   three replicas, a database and something to look at
     - `TENURE_DATABASE_URL=postgresql://... tenure up`   one replica, as a container runs it
+    - `TENURE_WORKER_DATABASE_URL=postgresql://... tenure up --no-lead`   one that holds no secret but this
     """
     # Loaded here: the other commands start faster without the web server and the domains.
     from supervisor.api.server import check_bind  # noqa: PLC0415
@@ -37,7 +50,13 @@ def up(
     from supervisor.logs import configure  # noqa: PLC0415
     from supervisor.wiring import run_replica  # noqa: PLC0415
 
-    settings = load_settings() if port is None else load_settings(http_port=port)
+    chosen: dict[str, Any] = {"http_port": port, "lead": lead}
+    settings = load_settings(**{name: value for name, value in chosen.items() if value is not None})
+    if not settings.lead:
+        _check_alone(replicas, sample=sample)
+        configure(settings)
+        session.check_urls(settings)
+        return run_replica(settings)
     if settings.database_url is None:  # a new database has no tokens; any other is asked for them
         check_bind(settings)
     configure(settings)
@@ -49,6 +68,20 @@ def up(
     if sample:
         anyio.run(_seed, settings)
     return run_replica(settings)
+
+
+def _check_alone(replicas: int, *, sample: bool) -> None:
+    """Refuse what goes with replicas that may lead."""
+    if replicas > 1:
+        raise BadInput(
+            what="--replicas starts replicas that may lead; one that only works is started by itself: "
+            "`tenure up --no-lead --port P` for each, or raise TENURE_SLOTS"
+        )
+    if sample:
+        raise BadInput(
+            what="--sample takes the control login, which a replica that only works does not hold: "
+            "give it to one that may lead"
+        )
 
 
 async def _seed(settings: Settings) -> None:

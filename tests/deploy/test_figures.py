@@ -7,11 +7,11 @@ import pytest
 
 from actors.dedup.leases import CLEANUP, WAL
 from supervisor.config import Timings
+from supervisor.control import show_figures
 from supervisor.election import Election, Tenure
 from supervisor.embedded import Urls
 from supervisor.memory import Memory
 from supervisor.metrics import Metrics
-from supervisor.replica import show_figures
 from supervisor.status import read_figures
 from supervisor.store import Store
 from supervisor.wakeups import Wakeups

@@ -18,6 +18,7 @@ from tests.support.ports import free_port
 from tests.support.replicas import Fleet, replicas
 from tests.support.slowness import patient
 
+RECORDED = ("tenure:replicas_up:count", "tenure:candidates_up:count", "tenure:leaders:sum")
 TARGETS = re.compile(r"replica-\d:8080")
 
 
@@ -99,8 +100,8 @@ async def test_prometheus_scrapes_three_replicas(database: Urls, tmp_path: Path)
             return True
 
         async def recorded() -> bool:
-            counts = [await asked.value(name) for name in ("tenure:replicas_up:count", "tenure:leaders:sum")]
-            assert counts == [{"": 3.0}, {"": 1.0}]
+            counts = [await asked.value(name) for name in RECORDED]
+            assert counts == [{"": 3.0}, {"": 3.0}, {"": 1.0}]
             return True
 
         await fleet.until(all_up, within=30, interval=0.2, what="three targets that are up")

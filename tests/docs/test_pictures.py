@@ -61,10 +61,11 @@ def test_the_duties_drawn_are_those_of_a_leader() -> None:
 async def test_the_connections_drawn_are_those_a_replica_may_open(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)  # no settings from outside
     replica = Replica(load_settings(), RuntimeUrls(NOBODY, NOBODY, NOBODY, NOBODY), {})
+    assert replica._control is not None
     stores = {
-        "control": replica.store,
-        "term": replica._term_store,
-        "duty": replica._duty_store,
+        "control": replica._control.store,
+        "term": replica._control.term_store,
+        "duty": replica._control.duty_store,
         "runs": replica.work_store,
         "rows": replica._row_store,
         "upkeep": replica._maintenance,

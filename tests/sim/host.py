@@ -45,7 +45,8 @@ class Host(HostClock):
 
     @property
     def leads(self) -> bool:
-        return self.alive and self.replica is not None and self.replica.election.tenure is not None
+        election = None if self.replica is None else self.replica.election
+        return self.alive and election is not None and election.tenure is not None
 
     @property
     def draining(self) -> bool:

@@ -21,6 +21,12 @@ from tests.support.replica_forks import fork
 from tests.support.slowness import patient, stretch
 
 COMMAND = (sys.executable, "-m", "supervisor.cli", "up")
+# what makes a replica only work, and what it must not have
+WORKS_ONLY: Mapping[str, str | None] = {
+    "TENURE_LEAD": "false",
+    "TENURE_DATABASE_URL": None,
+    "TENURE_LISTEN_DATABASE_URL": None,
+}
 SECONDS = {
     "TENURE_LEADER_LEASE_SECONDS": 6,
     "TENURE_RENEW_DEADLINE_SECONDS": 3,
@@ -53,9 +59,10 @@ class Process(Protocol):
 
 
 class Replica:
-    def __init__(self, process: Process, port: int, log: Path) -> None:
+    def __init__(self, process: Process, environment: Mapping[str, str], log: Path) -> None:
         self._process = process
-        self.port = port
+        self.environment = environment
+        self.port = int(environment["TENURE_HTTP_PORT"])
         self.log = log
 
     @property
@@ -124,17 +131,19 @@ async def replica(
     urls: Urls,
     directory: Path,
     *,
-    env: Mapping[str, str] = {},
+    env: Mapping[str, str | None] = {},
     command: Sequence[str] = COMMAND,
     variant: str | None = None,
     ready: str | None = "/healthz",
 ) -> AsyncIterator[Replica]:
-    """A replica on this database; `env` adds to or replaces its TENURE_ settings. It dies with the test.
+    """A replica on this database; `env` adds to or replaces its TENURE_ settings, and None takes one away.
+
+    It dies with the test.
 
     Instead of a command, `variant` names a kind of replica (variants.py) that is forked.
     """
     port = free_port()
-    settings = {
+    settings: dict[str, str | None] = {
         "TENURE_DATABASE_URL": urls.control,
         "TENURE_WORKER_DATABASE_URL": urls.worker,
         "TENURE_LISTEN_DATABASE_URL": urls.control,
@@ -146,17 +155,18 @@ async def replica(
         **url_for_all(urls.control),
         **env,
     }
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
+    environment |= {name: value for name, value in settings.items() if value is not None}
     log = directory / f"replica-{port}.log"
     with log.open("wb") as sink:
         process: Process
         if variant is not None:
-            process = await fork(variant, {**clean, **settings}, directory, sink)
+            process = await fork(variant, environment, directory, sink)
         else:
             process = await asyncio.create_subprocess_exec(
-                *tethered(command), env={**clean, **settings}, cwd=directory, stdout=sink, stderr=sink
+                *tethered(command), env=environment, cwd=directory, stdout=sink, stderr=sink
             )
-    started = Replica(process, int(settings["TENURE_HTTP_PORT"]), log)
+    started = Replica(process, environment, log)
     try:
         if ready:
             await eventually(lambda: started.answers(ready), timeout=60, what=f"{ready} of the replica")

@@ -250,13 +250,14 @@ class Fleet:
     # members
 
     async def start(
-        self, count: int = 1, *, variant: str = "plain", env: Mapping[str, str] = {}
+        self, count: int = 1, *, variant: str | None = "plain", env: Mapping[str, str | None] = {}
     ) -> list[Member]:
+        """Without a variant each is the command itself, in an environment of its own."""
         started = await asyncio.gather(*(self._start(variant, env) for _ in range(count)))
         self.members += started
         return list(started)
 
-    async def _start(self, variant: str, env: Mapping[str, str]) -> Member:
+    async def _start(self, variant: str | None, env: Mapping[str, str | None]) -> Member:
         urls, proxy = self.urls, None
         if self.through_proxy:
             proxy = await self.stack.enter_async_context(Proxy(urls.control))

@@ -256,6 +256,44 @@ def test_up_refuses_to_be_reachable_without_a_token(cli: Cli) -> None:
     assert "TENURE_API_TOKEN" in err
 
 
+WORKER = "postgresql://tenure:s3cr3t-w0rd@127.0.0.1:1/db"
+
+
+def test_up_no_lead_refuses_every_other_secret(cli: Cli) -> None:
+    for name in ("TENURE_DATABASE_URL", "TENURE_API_TOKEN"):
+        code, _, err = cli("up", "--no-lead", TENURE_WORKER_DATABASE_URL=WORKER, **{name: WORKER})
+        assert code == 2
+        assert name in err
+        assert "must not hold" in err
+        assert "s3cr3t-w0rd" not in err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [(("--replicas", "2"), "`tenure up --no-lead --port P` for each"), (("--sample",), "the control login")],
+)
+def test_up_no_lead_refuses_what_goes_with_leading(cli: Cli, options: tuple[str, ...], words: str) -> None:
+    code, _, err = cli("up", "--no-lead", *options, TENURE_WORKER_DATABASE_URL=WORKER)
+    assert code == 2
+    assert words in err
+
+
+def test_up_no_lead_starts_no_embedded_database(cli: Cli, tmp_path: Path) -> None:
+    code, _, err = cli("up", "--no-lead")
+    assert code == 2
+    assert "needs TENURE_WORKER_DATABASE_URL" in err
+    assert not (tmp_path / ".tenure").exists()
+
+
+def test_the_option_wins_over_the_setting(cli: Cli) -> None:
+    code, _, err = cli("up", TENURE_LEAD="false")
+    assert (code, "needs TENURE_WORKER_DATABASE_URL" in err) == (2, True)
+    code, _, err = cli("up", "--no-lead", TENURE_LEAD="true")
+    assert (code, "needs TENURE_WORKER_DATABASE_URL" in err) == (2, True)
+    code, _, err = cli("up", "--lead", TENURE_LEAD="false", TENURE_DATABASE_URL=WORKER)
+    assert code == 3, "it asks the database, as a replica that may lead"
+
+
 @pytest.mark.parametrize(
     "text",
     [

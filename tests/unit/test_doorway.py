@@ -7,6 +7,7 @@ import httpx
 from starlette.responses import PlainTextResponse
 
 from supervisor.api.doorway import Doorway
+from supervisor.api.probes_only import refuse_all
 from supervisor.config import Settings
 from supervisor.store import Store
 from tests.support.fake_replica import FakeReplica
@@ -41,3 +42,21 @@ async def test_the_rest_is_made_once() -> None:
         answers = await asyncio.gather(*(http.get("/status") for _ in range(5)), http.post("/healthz"))
     assert {answer.text for answer in answers} == {"the rest"}
     assert made == ["made"]
+
+
+async def test_one_that_only_works_answers_probes_and_nothing_else() -> None:
+    store = Store("postgresql://nobody@127.0.0.1:1/none", name="test")
+    transport = httpx.ASGITransport(Doorway(FakeReplica(store, Settings()), refuse_all))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        assert (await http.get("/healthz")).status_code == 200
+        asked = [
+            ("GET", "/"),
+            ("GET", "/login"),
+            ("POST", "/healthz"),
+            ("DELETE", "/api/v1/job-definitions/x"),
+        ]
+        for method, path in asked:
+            refused = await http.request(method, path)
+            assert (refused.status_code, refused.json()["title"]) == (404, "not served here")
+            assert "GET /healthz" in refused.json()["detail"]
+            assert all(name in refused.headers for name in HEADERS)
