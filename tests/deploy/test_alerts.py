@@ -80,7 +80,9 @@ def test_every_command_and_page_that_is_named_exists(page: str) -> None:
         here: Any = typer.main.get_command(app)
         for word in command.split():
             if word.startswith("-"):
-                assert word in [option for one in here.params for option in one.opts], command
+                assert word in [
+                    option for one in here.params for option in (*one.opts, *one.secondary_opts)
+                ], command
             elif below := getattr(here, "commands", None):
                 assert word in below, command
                 here = below[word]

@@ -10,16 +10,21 @@ from typing import Any
 import pytest
 import yaml
 
-from supervisor.artifacts.settings import ArtifactSettings
-from supervisor.config import Settings
+from actors import ROSTER
+from supervisor.artifacts.backends import chosen_artifacts
+from supervisor.artifacts.settings import ArtifactSettings, load_artifact_settings
+from supervisor.config import Settings, load_settings
 from supervisor.execution import LAST_WORDS_SECONDS
 from supervisor.project_settings import DatabaseSettings
+from supervisor.urls import runtime_urls
+from supervisor.wiring import chosen_actors
 from tests.deploy.promql import metrics_in
 from tests.deploy.tools import DEPLOY, ROOT, ask, passes, read
 
 KUBERNETES = DEPLOY / "kubernetes"
 OVERLAYS = ("dev", "production")
 COMPONENTS = sorted(path.name for path in (KUBERNETES / "components").iterdir())
+OTHERS = [name for name in COMPONENTS if name != "workers"]
 VERSIONS = ("1.28", "1.32", "1.37")
 # Kinds of operators; Kubernetes itself has no schema of them
 CUSTOM = {"Cluster", "PrometheusRule", "ScaledObject", "ServiceMonitor"}
@@ -44,8 +49,22 @@ def overlay(request: pytest.FixtureRequest) -> list[Manifest]:
 
 
 def the(manifests: list[Manifest], kind: str, name: str = "tenure") -> Manifest:
-    [found] = [one for one in manifests if one["kind"] == kind and one["metadata"]["name"].startswith(name)]
+    """By its name; the name of a ConfigMap ends with the digest of its contents."""
+    named = re.compile(rf"{name}(-[a-z0-9]{{10}})?" if kind == "ConfigMap" else name)
+    [found] = [one for one in manifests if one["kind"] == kind and named.fullmatch(one["metadata"]["name"])]
     return found
+
+
+def with_components(directory: Path, *components: str) -> list[Manifest]:
+    """The base with these components, in this order."""
+    up = Path(*[".."] * (len(directory.resolve().parts) - 1))  # kustomize takes relative paths only
+    parts = [KUBERNETES / "components" / name for name in components]
+    content = {
+        "resources": [str(up / (KUBERNETES / "base").relative_to("/"))],
+        "components": [str(up / part.relative_to("/")) for part in parts],
+    }
+    (directory / "kustomization.yaml").write_text(yaml.safe_dump(content))
+    return render(directory)
 
 
 def pods(manifests: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
@@ -72,14 +91,7 @@ def test_every_manifest_is_valid(overlay: list[Manifest], version: str) -> None:
 
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_every_component_can_be_added(component: str, tmp_path: Path) -> None:
-    up = Path(*[".."] * (len(tmp_path.resolve().parts) - 1))  # kustomize takes relative paths only
-    base, added = KUBERNETES / "base", KUBERNETES / "components" / component
-    content = {
-        "resources": [str(up / base.relative_to("/"))],
-        "components": [str(up / added.relative_to("/"))],
-    }
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(content))
-    names = {f"{one['kind']}/{one['metadata']['name']}" for one in render(tmp_path)}
+    names = {f"{one['kind']}/{one['metadata']['name']}" for one in with_components(tmp_path, component)}
     assert {"Deployment/tenure", "Job/tenure-migrate", "ServiceAccount/tenure"} < names
 
 
@@ -149,18 +161,19 @@ def test_a_pod_has_time_to_drain(overlay: list[Manifest]) -> None:
     timings = {key: field.default for key, field in Settings.model_fields.items()}
     drain = float(data.get("TENURE_DRAIN_SECONDS", timings["drain_seconds"]))
     kill = float(data.get("TENURE_KILL_SECONDS", timings["kill_seconds"]))
-    spec = the(overlay, "Deployment")["spec"]["template"]["spec"]
-    assert spec["terminationGracePeriodSeconds"] >= drain + kill + LAST_WORDS_SECONDS + WAY_OUT_SECONDS
-    assert "lifecycle" not in spec["containers"][0], "a hook takes its time from the same grace"
+    for spec in (one["spec"]["template"]["spec"] for one in overlay if one["kind"] == "Deployment"):
+        assert spec["terminationGracePeriodSeconds"] >= drain + kill + LAST_WORDS_SECONDS + WAY_OUT_SECONDS
+        assert "lifecycle" not in spec["containers"][0], "a hook takes its time from the same grace"
 
 
 def test_probes_ask_for_what_there_is(overlay: list[Manifest]) -> None:
     """Only readiness may depend on the database: else all replicas restart when it is away."""
-    container = the(overlay, "Deployment")["spec"]["template"]["spec"]["containers"][0]
-    paths = {key: container[key]["httpGet"]["path"] for key in container if key.endswith("Probe")}
-    assert paths == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
-    [port] = container["ports"]
-    assert str(port["containerPort"]) == the(overlay, "ConfigMap")["data"]["TENURE_HTTP_PORT"]
+    for one in (one for one in overlay if one["kind"] == "Deployment"):
+        container = one["spec"]["template"]["spec"]["containers"][0]
+        paths = {key: container[key]["httpGet"]["path"] for key in container if key.endswith("Probe")}
+        assert paths == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+        [port] = container["ports"]
+        assert str(port["containerPort"]) == the(overlay, "ConfigMap")["data"]["TENURE_HTTP_PORT"]
 
 
 def test_several_replicas_are_kept_apart(overlay: list[Manifest]) -> None:
@@ -176,7 +189,7 @@ def test_several_replicas_are_kept_apart(overlay: list[Manifest]) -> None:
 
 def test_selectors_find_the_replicas(overlay: list[Manifest]) -> None:
     labels = the(overlay, "Deployment")["spec"]["template"]["metadata"]["labels"]
-    job = the(overlay, "Job")["spec"]["template"]["metadata"]["labels"]
+    job = the(overlay, "Job", "tenure-migrate")["spec"]["template"]["metadata"]["labels"]
     service = next(one for one in overlay if one["kind"] == "Service" and one["metadata"]["name"] == "tenure")
     budget = the(overlay, "PodDisruptionBudget")["spec"]["selector"]
     assert service["spec"]["selector"].items() <= labels.items()
@@ -219,13 +232,94 @@ def test_only_who_works_with_the_database_reaches_it(overlay: list[Manifest]) ->
     assert all(rule["ports"] for rule in own[0]["ingress"])
 
 
+def test_workers_hold_the_workers_login_and_no_other_secret(tmp_path: Path) -> None:
+    """Whatever other components there are; a pod of theirs is where programs run."""
+    manifests = with_components(tmp_path, *OTHERS, "workers")
+    workers = the(manifests, "Deployment", "tenure-workers")["spec"]["template"]["spec"]
+    [container] = workers["containers"]
+    assert container["args"] == ["up", "--no-lead"]
+    given = {entry["name"]: entry for entry in container["env"]}
+    secrets = [name for name, entry in given.items() if "value" not in entry]
+    assert secrets == ["TENURE_WORKER_DATABASE_URL"]
+    login = {"name": "tenure-database", "key": "worker"}
+    assert given[secrets[0]]["valueFrom"] == {"secretKeyRef": login}
+    assert [list(source) for source in container["envFrom"]] == [["configMapRef"]]
+    assert not [volume["name"] for volume in workers["volumes"] if "emptyDir" not in volume]
+    assert "initContainers" not in workers
+    account = the(manifests, "ServiceAccount", workers["serviceAccountName"])
+    assert account["automountServiceAccountToken"] is workers["automountServiceAccountToken"] is False
+    leading = the(manifests, "Deployment")["spec"]["template"]["spec"]
+    assert leading["serviceAccountName"] != workers["serviceAccountName"]
+    assert workers["securityContext"] == leading["securityContext"]
+
+
+def test_the_settings_of_workers_start_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With every component there is: no setting asks for a secret that these pods do not have."""
+    manifests = with_components(tmp_path, *OTHERS, "workers")
+    [container] = the(manifests, "Deployment", "tenure-workers")["spec"]["template"]["spec"]["containers"]
+    for name, text in the(manifests, "ConfigMap")["data"].items():
+        monkeypatch.setenv(name, text)
+    for entry in container["env"]:
+        monkeypatch.setenv(entry["name"], entry.get("value", "postgresql://worker@db/tenure"))
+    monkeypatch.chdir(tmp_path)
+    settings = load_settings(lead=False)
+    assert runtime_urls(settings).control is None
+    assert chosen_artifacts(load_artifact_settings(), settings.state_dir) is None
+    assert chosen_actors(settings).keys() == {"command"}
+
+
+def test_every_domain_has_pods_that_work_for_it(tmp_path: Path) -> None:
+    """One that stood in neither list would be worked for by nobody."""
+    manifests = with_components(tmp_path, "workers")
+    lists = []
+    for name in ("tenure", "tenure-workers"):
+        [container] = the(manifests, "Deployment", name)["spec"]["template"]["spec"]["containers"]
+        given = {entry["name"]: entry.get("value") for entry in container["env"]}
+        lists.append(given["TENURE_DOMAINS"].split(","))
+    leading, working = lists
+    assert sorted([*leading, *working]) == sorted({actor.domain for actor in ROSTER})
+
+
+def test_workers_are_scraped_and_not_served() -> None:
+    """Prometheus finds them and reaches them; the Service of the API and the budget of the others do not."""
+    manifests = render(KUBERNETES / "overlays/production")
+    workers = the(manifests, "Deployment", "tenure-workers")["spec"]["template"]
+    labels = workers["metadata"]["labels"]
+    assert not the(manifests, "Service")["spec"]["selector"].items() <= labels.items()
+    assert not fits(the(manifests, "PodDisruptionBudget")["spec"]["selector"], labels)
+    assert fits(the(manifests, "PodDisruptionBudget", "tenure-workers")["spec"]["selector"], labels)
+    assert fits(the(manifests, "Deployment", "tenure-workers")["spec"]["selector"], labels)
+    assert not fits(the(manifests, "Deployment")["spec"]["selector"], labels)
+
+    found = the(manifests, "Service", "tenure-workers")
+    assert found["spec"]["selector"].items() <= labels.items()
+    assert fits(the(manifests, "ServiceMonitor")["spec"]["selector"], found["metadata"]["labels"])
+    [port] = found["spec"]["ports"]
+    [served] = workers["spec"]["containers"][0]["ports"]
+    assert (port["name"], port["targetPort"]) == ("http", served["name"])
+    policies = {
+        one["metadata"]["name"]
+        for one in manifests
+        if one["kind"] == "NetworkPolicy" and fits(one["spec"]["podSelector"], labels)
+    }
+    assert policies == {"tenure", "tenure-database", "tenure-prometheus"}, "no way to the bucket"
+
+
+def test_waiting_commands_add_no_replicas_that_do_not_run_them(tmp_path: Path) -> None:
+    scaled = the(with_components(tmp_path, "autoscaling", "workers"), "ScaledObject")
+    [trigger] = scaled["spec"]["triggers"]
+    assert 'domain!="command"' in trigger["metadata"]["query"]
+
+
 def test_the_service_account_has_no_rights(overlay: list[Manifest]) -> None:
-    assert the(overlay, "ServiceAccount")["automountServiceAccountToken"] is False
+    accounts = [one for one in overlay if one["kind"] == "ServiceAccount"]
+    assert accounts
+    assert all(one["automountServiceAccountToken"] is False for one in accounts)
     assert not {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"} & {one["kind"] for one in overlay}
 
 
 def test_production_loses_nothing_in_a_failover() -> None:
-    cluster = the(render(KUBERNETES / "overlays/production"), "Cluster")["spec"]
+    cluster = the(render(KUBERNETES / "overlays/production"), "Cluster", "tenure-db")["spec"]
     assert cluster["instances"] >= 3
     assert cluster["postgresql"]["synchronous"] == {
         "method": "any",
