@@ -142,6 +142,10 @@ async def _fill(site: Site, scene: Scene) -> Ids:
     await site.fill_capture()
     (site.place / "libraries" / "more").mkdir(parents=True)
     item, attached = await _ledger(site)
+    often = "UPDATE supervisor.setting SET value = '0' WHERE name = 'dedup_wal_interval_seconds'"
+    await site.shelf.value(often)
+    await site.shelf.value("SELECT dedup.request_checkpoint('test', 'passive', 'test', NULL)")
+    await scene.connection.execute("SELECT supervisor.pause_domain('test', 'capture', true)")
     value = site.shelf.value
     return Ids(
         *runs,
@@ -170,13 +174,12 @@ async def _kernel(scene: Scene) -> tuple[int, int, int]:
     for worker in ("w1", "w2"):
         await scene.beat(worker)
     await scene.job("program")
-    await scene.job("idle program")
+    await scene.job("idle")
     await scene.job("scan", domain="dedup", action="scan", payload={})
     pending, running, failed = [
         await scene.run_to(state, "program") for state in ("PENDING", "RUNNING", "FAILED")
     ]
     await scene.run_to("FAILED", "program")
-    await scene.connection.execute("SELECT supervisor.pause_domain('test', 'scm', true)")
     await scene.connection.execute("SELECT supervisor.emit('order.paid', '{}', NULL)")
     return pending, running, failed
 

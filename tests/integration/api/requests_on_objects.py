@@ -75,7 +75,7 @@ API: Final[Mapping[str, Make]] = {
         {"session_id": there.ids.waiting}, json={"reason": "not mine"}
     ),
     "POST domains/{name}/pause": lambda _: Ask({"name": "command"}),
-    "POST domains/{name}/resume": lambda _: Ask({"name": "scm"}),
+    "POST domains/{name}/resume": lambda _: Ask({"name": "capture"}),
     "POST events": lambda _: Ask(json={"type": "order.paid"}),
     "DELETE job-definitions/{name:path}": lambda _: Ask({"name": "scan"}),
     "PATCH job-definitions/{name:path}": lambda _: Ask({"name": "program"}, json={"enabled": False}),
@@ -130,7 +130,7 @@ CONSOLE: Final[Mapping[str, Make]] = {
 }
 
 PROGRAMS: Final[Mapping[str, Make]] = {
-    "DELETE job-definitions/{name:path}": lambda _: Ask({"name": "idle program"}),
+    "DELETE job-definitions/{name:path}": lambda _: Ask({"name": "idle"}),
     "PUT job-definitions/{name:path}": lambda _: Ask({"name": "program"}, json={**PROGRAM, "priority": 3}),
 }
 """What these routes do for role admin only."""
