@@ -67,9 +67,9 @@ async def functions(there: Existing) -> Sequence[asyncpg.Record]:
     return found
 
 
-def values(there: Existing, version: int) -> Mapping[str, Any]:
+def values(there: Existing, version: int) -> dict[str, Any]:
     """An existing thing for a parameter of each type."""
-    singles = {
+    singles: dict[str, Any] = {
         "bigint": there.ids.running, "integer": version, "text": "w1", "double precision": 30.0,
         "timestamp with time zone": datetime.now(UTC), "uuid": uuid4(), "jsonb": "{}", "boolean": True,
         "bytea": b"x",
