@@ -79,7 +79,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dedup.request_thumbnail(p_file bigint, p_format text, p_dimension integer)
 RETURNS SETOF dedup.thumbnails
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT * FROM dedup.request_thumbnail('login:' || session_user, p_file, p_format, p_dimension)
+    SELECT * FROM dedup.request_thumbnail(supervisor.by_login(), p_file, p_format, p_dimension)
 $$;
 
 -- A job's part: looks at p_limit files behind p_after_id and queues the pictures and videos of its library, as many as there is

@@ -64,7 +64,7 @@ END $$;
 CREATE OR REPLACE FUNCTION logbook.attach(p_item bigint, p_kind text, p_uri text, p_sha256 text, p_size bigint, p_meta jsonb)
 RETURNS TABLE (attachment_id bigint, evidence_uri text, created boolean)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT * FROM logbook.attach('login:' || session_user, p_item, p_kind, p_uri, p_sha256, p_size, p_meta)
+    SELECT * FROM logbook.attach(supervisor.by_login(), p_item, p_kind, p_uri, p_sha256, p_size, p_meta)
 $$;
 
 -- What others are to hear of. A key that was used answers with what it made: NULL = nothing new.

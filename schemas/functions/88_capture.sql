@@ -191,7 +191,7 @@ END $$;
 CREATE OR REPLACE FUNCTION schedule_ingest.submit(p_session uuid, p_user bigint, p_images jsonb)
 RETURNS TABLE (session_id uuid, created boolean)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT * FROM schedule_ingest.submit('login:' || session_user, p_session, p_user, p_images)
+    SELECT * FROM schedule_ingest.submit(supervisor.by_login(), p_session, p_user, p_images)
 $$;
 
 -- An operator's word that a session is not to be read. One that is being read ends by its worker only.
