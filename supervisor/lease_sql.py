@@ -1,7 +1,8 @@
 """The statements and rights of a lease contract, rendered from the templates in `schemas/leases/`. Pure.
 
 Parameters, in order: claim (owner, rows, domain), extend / finish / release (owner, one array for each key
-column, tokens, then what `Statement.extras` names), release_unheld (owner, tokens), recover (rows), count ().
+column, tokens, then what `Statement.extras` names), release_unheld (owner, tokens), recover (rows),
+recover_by (rows, who asks: for the audit), count ().
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,18 +35,21 @@ class Statements:
     release: Statement | None
     release_unheld: Statement | None
     recover: Statement
+    recover_by: Statement
     count: Statement
 
 
 def render(lease: Lease) -> Statements:
     outcomes = [name for name in ("done", "retry", "cancel", "snooze") if name in lease.paths]
+    recover = _filled(lease, "recover_rows", {**_stale(lease), "recovered_by_control": _by_control(lease)})
     return Statements(
         claim=_claim(lease),
         beat=_over_arrays(lease, "extend_rows", "beat"),
         finish={name: _over_arrays(lease, "finish_rows", name) for name in outcomes},
         release=None if lease.release is None else _over_arrays(lease, "release_rows", "release"),
         release_unheld=None if lease.release is None else _release_unheld(lease),
-        recover=_filled(lease, "recover_rows", {**_stale(lease), "recovered_by_control": _by_control(lease)}),
+        recover=recover,
+        recover_by=_recover_by(lease, recover),
         count=_filled(lease, "count_rows", {"is_stale": _stale_condition(lease)}),
     )
 
@@ -94,6 +98,10 @@ def _claim(lease: Lease) -> Statement:
             ),
         },
     )
+
+
+def _recover_by(lease: Lease, recover: Statement) -> Statement:
+    return _filled(lease, "recover_rows_by", {"recover": recover.sql, "r_key": _names("r", lease.key)})
 
 
 def _release_unheld(lease: Lease) -> Statement:

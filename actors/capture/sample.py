@@ -14,6 +14,7 @@ from supervisor.config import Settings
 from supervisor.store import Store
 
 SESSION: Final = UUID("7e00bea7-0000-4000-8000-000000000004")
+ACTOR: Final = "sample"
 USER: Final = 7
 LINES: Final = (
     ("08:30 - 09:00", "Stand-up"),
@@ -29,7 +30,7 @@ async def sample(store: Store, settings: Settings) -> None:
         return
     artifacts = open_artifacts(load_artifact_settings(), settings.state_dir)
     try:
-        await submit(store, artifacts, USER, [Picture("the sample", await run_sync(_draw))], SESSION)
+        await submit(store, artifacts, ACTOR, USER, [Picture("the sample", await run_sync(_draw))], SESSION)
     finally:
         await artifacts.aclose()
 

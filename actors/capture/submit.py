@@ -46,9 +46,14 @@ class PictureTooLarge(BadInput):
 
 
 async def submit(
-    store: Store, artifacts: Artifacts, user: int, pictures: Sequence[Picture], session: UUID | None = None
+    store: Store,
+    artifacts: Artifacts,
+    actor: str,
+    user: int,
+    pictures: Sequence[Picture],
+    session: UUID | None = None,
 ) -> tuple[UUID, bool]:
-    """The session's id, and whether it is new."""
+    """Return the session's id, and whether it is new. `actor` is for the audit, `user` has the schedule."""
     session = session or uuid4()
     policy = await store.row("read_capture_policy")
     assert policy is not None  # noqa: S101  an aggregate: one row, always
@@ -61,7 +66,7 @@ async def submit(
             key = f"{PREFIX}{session}/{number:03}-{uuid4().hex[:16]}"
             images.append({"r2_key": key, **facts})
             await artifacts.put(key, picture.file, expected_sha256=facts["sha256"], limit=facts["size_bytes"])
-        [row] = await store.rows("submit_capture", session, user, json.dumps(images))
+        [row] = await store.rows("submit_capture", actor, session, user, json.dumps(images))
     except (ArtifactError, BadInput, Conflict):
         await _discard(artifacts, images)
         raise

@@ -15,6 +15,7 @@ from supervisor.store import Store
 Result = Literal["pass", "fail", "info", "unknown"]
 CHECK_SECONDS: Final = 30.0
 SAMPLE: Final = 5
+PRINCIPAL: Final = "token:"
 
 # name, query, what a row means, what to do
 CHECKS: Final[Sequence[tuple[str, str, str, str]]] = (
@@ -64,7 +65,7 @@ def is_healthy(checks: Sequence[Check]) -> bool:
 
 async def findings(store: Store) -> list[Finding]:
     """For `tenure doctor`."""
-    found = []
+    found = await _writers(store)
     for check in await check_health(store):
         name = f"media: {check.name}"
         if check.result == "fail":
@@ -75,3 +76,20 @@ async def findings(store: Store) -> list[Finding]:
             told = f"{check.rows} (allowed)" if check.result == "info" else "holds"
             found.append(Finding(name, "ok", told))
     return found
+
+
+async def _writers(store: Store) -> list[Finding]:
+    """Find workspaces with names only: releases before let anybody write who said such a name."""
+    try:
+        rows = await store.rows("list_media_writers", timeout=CHECK_SECONDS)
+    except OutcomeUnknown:
+        return [Finding("media: writers", "warn", "not answered in time", "ask again later")]
+    closed = [row["workspace_id"] for row in rows if not _names_token(row["writers"])]
+    if not closed:
+        return []
+    told = f"only role admin writes to {', '.join(closed[:SAMPLE])}: no token is named"
+    return [Finding("media: writers", "warn", told, "`tenure media writers WORKSPACE token:NAME NAME ...`")]
+
+
+def _names_token(writers: Sequence[str]) -> bool:
+    return any(name.startswith(PRINCIPAL) for name in writers)

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 from actors.media.content import Content, examine
 from actors.media.shelf import open_shelf
 from actors.media.upload import upload
-from actors.media.write import Request, Slot, write
+from actors.media.write import Request, Slot, Writer, write
 from supervisor.artifacts import Artifacts
 from supervisor.config import Settings
 from supervisor.store import Store
@@ -35,7 +35,7 @@ async def sample(store: Store, settings: Settings) -> None:
 
 async def _attach(store: Store, artifacts: Artifacts, slot: Slot, colour: str) -> None:
     request = uuid5(NAMESPACE_URL, f"tenure:sample:media:{slot.role}:{slot.position}")
-    wish = Request(request, "attach", "sample", slot)
+    wish = Request(request, "attach", Writer.of("sample", is_admin=True), slot)
     with TemporaryFile() as file:
         content = await run_sync(_drawn, file, colour)
         await upload(artifacts, content, lambda facts: write(store, wish, facts))

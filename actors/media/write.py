@@ -60,12 +60,25 @@ def answer_of(row: Record | None) -> Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Writer:
+    """Who writes. `principal` has authenticated; `actor` is on whose behalf, and grants nothing by itself."""
+
+    principal: str
+    is_admin: bool
+    actor: str
+
+    @classmethod
+    def of(cls, principal: str, *, is_admin: bool, on_behalf_of: str | None = None) -> "Writer":
+        return cls(principal, is_admin, principal if on_behalf_of is None else on_behalf_of)
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """`blob`: what Content.facts says, or only {"hash": ...} of one that is there already."""
 
     id: UUID
     action: Action
-    actor: str
+    by: Writer
     slot: Slot = Slot()
     ref: int | None = None
     blob: Mapping[str, Any] | None = None
@@ -79,7 +92,9 @@ async def write(store: Store, request: Request, blob: Mapping[str, Any] | None =
     arguments = (
         request.id,
         request.action,
-        request.actor,
+        request.by.actor,
+        request.by.principal,
+        request.by.is_admin,
         slot.workspace,
         slot.entity_type,
         slot.entity_id,

@@ -7,6 +7,19 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     VALUES (p_actor, p_action, p_target, p_before, p_after)
 $$;
 
+-- Who calls a function that asks for no actor. Not written out where it is used: session_user has a collation of its own, and
+-- with it as an argument a function would compare all its texts under that one, past the indexes.
+CREATE OR REPLACE FUNCTION supervisor.by_login() RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT 'login:' || session_user
+$$;
+
+-- Whose wish it was that a lease that had run out was taken back; lease.sql has the statement that does both.
+CREATE OR REPLACE FUNCTION supervisor.note_recovery(p_actor text, p_table text, p_key text) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT supervisor.note_audit(p_actor, 'lease.recover', p_table || ':' || p_key, NULL, NULL)
+$$;
+
 CREATE OR REPLACE FUNCTION supervisor.request_cancel(p_actor text, p_run_id bigint)
 RETURNS TABLE (id bigint, state text, requested boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

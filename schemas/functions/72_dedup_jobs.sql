@@ -201,6 +201,13 @@ BEGIN
     RETURN NEXT was;
 END $$;
 
+-- Who works over HTTP, for the audit: the row of the job has the worker's own name only. Before the claim is told, and before
+-- the end is recorded: nobody works without it.
+CREATE OR REPLACE FUNCTION dedup.note_work(p_actor text, p_what text, p_job uuid, p_facts jsonb) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT supervisor.note_audit(p_actor, 'dedup.' || p_what, 'dedup-job:' || p_job, NULL, p_facts)
+$$;
+
 -- The leader's part: what is due again goes back, the oldest first and one at a time; what was tried too often ends.
 CREATE OR REPLACE FUNCTION dedup.return_retryable(p_epoch bigint) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

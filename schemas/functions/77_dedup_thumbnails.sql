@@ -31,7 +31,7 @@ BEGIN
         - (SELECT count(*) FROM dedup.thumbnails t WHERE t.status = 'running');
 END $$;
 
-CREATE OR REPLACE FUNCTION dedup.request_thumbnail(p_file bigint, p_format text, p_dimension integer)
+CREATE OR REPLACE FUNCTION dedup.request_thumbnail(p_actor text, p_file bigint, p_format text, p_dimension integer)
 RETURNS SETOF dedup.thumbnails
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -69,9 +69,18 @@ BEGIN
             format('%s/%s/%s.%s', left(key, 2), substr(key, 3, 2), key, CASE p_format WHEN 'jpeg' THEN 'jpg' ELSE p_format END))
         ON CONFLICT (thumb_key) DO NOTHING;
     END IF;
+    PERFORM supervisor.note_audit(p_actor, 'thumbs.request', 'file:' || p_file, NULL,
+        jsonb_build_object('thumb_key', key, 'format', p_format, 'max_dimension', p_dimension));
     PERFORM pg_notify('tenure', 'lease:dedup.thumbnails');
     RETURN QUERY SELECT t.* FROM dedup.thumbnails t WHERE t.thumb_key = key;
 END $$;
+
+-- For callers that name nobody: the audit has their login.
+CREATE OR REPLACE FUNCTION dedup.request_thumbnail(p_file bigint, p_format text, p_dimension integer)
+RETURNS SETOF dedup.thumbnails
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT * FROM dedup.request_thumbnail(supervisor.by_login(), p_file, p_format, p_dimension)
+$$;
 
 -- A job's part: looks at p_limit files behind p_after_id and queues the pictures and videos of its library, as many as there is
 -- room for. full: come back later.

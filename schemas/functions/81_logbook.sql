@@ -43,7 +43,7 @@ END $$;
 
 -- The same content attached again is the attachment that is there.
 CREATE OR REPLACE FUNCTION logbook.attach(
-    p_item bigint, p_kind text, p_uri text, p_sha256 text, p_size bigint, p_meta jsonb)
+    p_actor text, p_item bigint, p_kind text, p_uri text, p_sha256 text, p_size bigint, p_meta jsonb)
 RETURNS TABLE (attachment_id bigint, evidence_uri text, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -54,8 +54,18 @@ BEGIN
     IF NOT FOUND THEN
         RETURN QUERY SELECT a.attachment_id, a.evidence_uri, false FROM logbook.attachments a
             WHERE a.item_id = p_item AND a.kind = p_kind AND a.sha256 = p_sha256;
+        RETURN;
     END IF;
+    PERFORM supervisor.note_audit(p_actor, 'evidence.attach', 'item:' || p_item, NULL,
+        jsonb_build_object('kind', p_kind, 'uri', p_uri, 'sha256', p_sha256));
 END $$;
+
+-- For callers that name nobody: the audit has their login.
+CREATE OR REPLACE FUNCTION logbook.attach(p_item bigint, p_kind text, p_uri text, p_sha256 text, p_size bigint, p_meta jsonb)
+RETURNS TABLE (attachment_id bigint, evidence_uri text, created boolean)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT * FROM logbook.attach(supervisor.by_login(), p_item, p_kind, p_uri, p_sha256, p_size, p_meta)
+$$;
 
 -- What others are to hear of. A key that was used answers with what it made: NULL = nothing new.
 CREATE OR REPLACE FUNCTION logbook.post(p_item bigint, p_target text, p_payload jsonb, p_dedupe_key text) RETURNS bigint

@@ -42,10 +42,15 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION governance.request_promotion(p_actor text, p_candidate bigint, p_from text, p_to text, p_evidence jsonb) RETURNS bigint
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    made governance.promotion_queue;
+BEGIN
     INSERT INTO governance.promotion_queue AS p (candidate_id, from_space, to_space, requested_by, evidence_refs_json)
-    VALUES (p_candidate, p_from, p_to, p_actor, coalesce(p_evidence, '[]')) RETURNING p.promotion_id
-$$;
+    VALUES (p_candidate, p_from, p_to, p_actor, coalesce(p_evidence, '[]')) RETURNING p.* INTO made;
+    PERFORM supervisor.note_audit(p_actor, 'governance.promotion', 'promotion:' || made.promotion_id, NULL, to_jsonb(made));
+    RETURN made.promotion_id;
+END $$;
 
 CREATE OR REPLACE FUNCTION governance.decide_promotion(p_actor text, p_promotion bigint, p_approve boolean, p_reason text)
 RETURNS SETOF governance.promotion_queue

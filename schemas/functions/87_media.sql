@@ -1,5 +1,26 @@
 -- The one way to write media. A request is decided, carried out and written down in one transaction; asked again under its id it
 -- is answered from what was written down. Locks in one order: request, slots, contents, refs and blobs.
+-- p_principal is who writes, as they authenticated; p_actor is on whose behalf they say they do, and grants nothing by itself.
+
+-- as the release before had them
+DROP FUNCTION IF EXISTS
+    media.forbidden(media.slot, text, boolean),
+    media.complaint(media.slot, text, boolean, text, bigint),
+    media.plan_attach(text, text, boolean, media.slot, bigint, jsonb, text),
+    media.plan_move(text, boolean, bigint, media.slot, text),
+    media.plan_detach(text, boolean, bigint),
+    media.perform(uuid, text, text, boolean, media.slot, bigint, jsonb, text, bigint, text);
+
+-- The principal stands in the first event of a request; the guard of the events takes it over into the others.
+CREATE OR REPLACE FUNCTION media.note_request(
+    p_request uuid, p_actor text, p_principal text, p_slot media.slot, p_hash text, p_ref bigint, p_payload jsonb)
+RETURNS void
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO public.media_write_events (request_id, event_type, actor, principal, workspace_id, entity_type, entity_id, role,
+        position, blob_hash, ref_id, payload)
+    VALUES (p_request, 'WRITE_REQUEST', p_actor, p_principal, p_slot.workspace_id, p_slot.entity_type, p_slot.entity_id, p_slot.role,
+        p_slot.position, p_hash, p_ref, p_payload)
+$$;
 
 CREATE OR REPLACE FUNCTION media.note(
     p_request uuid, p_type public.media_write_event_type, p_actor text, p_slot media.slot, p_hash text, p_ref bigint,
@@ -44,21 +65,36 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Business rules: code and message of the first that forbids it, or NULL.
-CREATE OR REPLACE FUNCTION media.forbidden(p_slot media.slot, p_actor text, p_is_ours boolean) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT ARRAY['NOT_PERMITTED', format('%s may not write to workspace %s', p_actor, p_slot.workspace_id)]
-     WHERE NOT p_is_ours
-       AND EXISTS (SELECT FROM media.workspace_writers w WHERE w.workspace_id = p_slot.workspace_id)
-       AND NOT EXISTS (SELECT FROM media.workspace_writers w WHERE w.workspace_id = p_slot.workspace_id AND w.actor = p_actor)
-$$;
+-- Of the writers of a workspace, tokens are who may write to it, besides role admin; the others are names, and where there are
+-- some, nobody writes on behalf of another name. Without a principal a replica of the release before asks, and its rule holds.
+CREATE OR REPLACE FUNCTION media.forbidden(p_slot media.slot, p_actor text, p_principal text, p_is_admin boolean) RETURNS text[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    writers text[] := ARRAY(SELECT w.actor FROM media.workspace_writers w WHERE w.workspace_id = p_slot.workspace_id);
+    names   text[] := ARRAY(SELECT w.actor FROM unnest(writers) AS w (actor) WHERE NOT starts_with(w.actor, 'token:'));
+    by_whom text := coalesce(p_principal, p_actor);
+BEGIN
+    IF writers = '{}' THEN
+        RETURN NULL;
+    END IF;
+    IF by_whom <> ALL (writers) AND NOT p_is_admin THEN
+        RETURN ARRAY['NOT_PERMITTED', format('%s may not write to workspace %s: `tenure media rules` shows who may, besides role '
+            'admin', by_whom, p_slot.workspace_id)];
+    END IF;
+    IF p_actor <> by_whom AND names <> '{}' AND p_actor <> ALL (names) THEN
+        RETURN ARRAY['NOT_PERMITTED', format('%s may not write to workspace %s on behalf of %s: `tenure media rules` shows on whose '
+            'behalf it may', by_whom, p_slot.workspace_id, p_actor)];
+    END IF;
+    RETURN NULL;
+END $$;
 
 CREATE OR REPLACE FUNCTION media.complaint(
-    p_slot media.slot, p_actor text, p_is_ours boolean, p_mime_type text, p_size bigint) RETURNS text[]
+    p_slot media.slot, p_actor text, p_principal text, p_is_admin boolean, p_mime_type text, p_size bigint) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     rule media.role_rules;
     most bigint;
-    why  text[] := media.forbidden(p_slot, p_actor, p_is_ours);
+    why  text[] := media.forbidden(p_slot, p_actor, p_principal, p_is_admin);
 BEGIN
     IF why IS NOT NULL THEN
         RETURN why;
@@ -131,7 +167,8 @@ END $$;
 
 -- p_expected: the ref that the caller believes to be there.
 CREATE OR REPLACE FUNCTION media.plan_attach(
-    p_action text, p_actor text, p_is_ours boolean, p_slot media.slot, p_expected bigint, p_blob jsonb, p_on_occupied text)
+    p_action text, p_actor text, p_principal text, p_is_admin boolean, p_slot media.slot, p_expected bigint, p_blob jsonb,
+    p_on_occupied text)
 RETURNS media.plan
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -148,7 +185,7 @@ BEGIN
     IF blob.file_hash IS NULL AND p_blob ->> 'mime_type' IS NULL THEN
         RETURN media.rejection(p_slot, NULL, hash, 'BLOB_UNKNOWN', format('there is no blob %s: upload it first', hash));
     END IF;
-    why := media.complaint(p_slot, p_actor, p_is_ours, coalesce(blob.mime_type, p_blob ->> 'mime_type'),
+    why := media.complaint(p_slot, p_actor, p_principal, p_is_admin, coalesce(blob.mime_type, p_blob ->> 'mime_type'),
         coalesce(blob.file_size, (p_blob ->> 'size')::bigint));
     IF why IS NOT NULL THEN
         RETURN media.rejection(p_slot, NULL, hash, why[1], why[2]);
@@ -234,7 +271,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 CREATE OR REPLACE FUNCTION media.plan_move(
-    p_actor text, p_is_ours boolean, p_ref bigint, p_target media.slot, p_on_occupied text) RETURNS media.plan
+    p_actor text, p_principal text, p_is_admin boolean, p_ref bigint, p_target media.slot, p_on_occupied text) RETURNS media.plan
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     moved    public.media_refs := media.hold_ref(p_ref, p_target);
@@ -251,10 +288,10 @@ BEGIN
     END IF;
     occupant := media.active_in(target);
     blob := media.hold_blobs(moved.blob_hash, occupant.blob_hash);
-    why := media.complaint(target, p_actor, p_is_ours, blob.mime_type, blob.file_size);
+    why := media.complaint(target, p_actor, p_principal, p_is_admin, blob.mime_type, blob.file_size);
     IF why IS NULL AND occupant.id IS NOT NULL AND p_on_occupied = 'swap' THEN
         SELECT b.* INTO blob FROM public.media_blobs b WHERE b.file_hash = occupant.blob_hash;
-        why := media.complaint(media.slot_of(moved), p_actor, p_is_ours, blob.mime_type, blob.file_size);
+        why := media.complaint(media.slot_of(moved), p_actor, p_principal, p_is_admin, blob.mime_type, blob.file_size);
     END IF;
     IF why IS NOT NULL THEN
         RETURN media.rejection(target, moved.id, moved.blob_hash, why[1], why[2]);
@@ -265,7 +302,7 @@ BEGIN
     RETURN media.plan_of('REPLACE', target, moved.id, occupant.id, moved.blob_hash);
 END $$;
 
-CREATE OR REPLACE FUNCTION media.plan_detach(p_actor text, p_is_ours boolean, p_ref bigint) RETURNS media.plan
+CREATE OR REPLACE FUNCTION media.plan_detach(p_actor text, p_principal text, p_is_admin boolean, p_ref bigint) RETURNS media.plan
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     ended public.media_refs := media.hold_ref(p_ref, NULL);
@@ -278,7 +315,7 @@ BEGIN
     IF ended.deleted_at IS NOT NULL THEN
         RETURN media.plan_of('NOOP', slot, ended.id, NULL, ended.blob_hash);
     END IF;
-    why := media.forbidden(slot, p_actor, p_is_ours);
+    why := media.forbidden(slot, p_actor, p_principal, p_is_admin);
     IF why IS NOT NULL THEN
         RETURN media.rejection(slot, ended.id, ended.blob_hash, why[1], why[2]);
     END IF;
@@ -461,8 +498,8 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION media.perform(
-    p_request uuid, p_action text, p_actor text, p_is_ours boolean, p_slot media.slot, p_ref bigint, p_blob jsonb,
-    p_on_occupied text, p_source bigint, p_rendition text) RETURNS media.answer
+    p_request uuid, p_action text, p_actor text, p_principal text, p_is_admin boolean, p_slot media.slot, p_ref bigint,
+    p_blob jsonb, p_on_occupied text, p_source bigint, p_rendition text) RETURNS media.answer
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     asked jsonb := jsonb_build_object('action', p_action, 'slot', to_jsonb(p_slot), 'ref', p_ref, 'blob', p_blob ->> 'hash',
@@ -478,13 +515,13 @@ BEGIN
     END IF;
     plan := CASE p_action
         WHEN 'store' THEN media.plan_store(p_blob)
-        WHEN 'move' THEN media.plan_move(p_actor, p_is_ours, p_ref, p_slot, p_on_occupied)
-        WHEN 'detach' THEN media.plan_detach(p_actor, p_is_ours, p_ref)
-        ELSE media.plan_attach(p_action, p_actor, p_is_ours, p_slot, p_ref, p_blob, p_on_occupied) END;
+        WHEN 'move' THEN media.plan_move(p_actor, p_principal, p_is_admin, p_ref, p_slot, p_on_occupied)
+        WHEN 'detach' THEN media.plan_detach(p_actor, p_principal, p_is_admin, p_ref)
+        ELSE media.plan_attach(p_action, p_actor, p_principal, p_is_admin, p_slot, p_ref, p_blob, p_on_occupied) END;
     IF plan.needs_content THEN
         RETURN ROW(p_request, NULL, NULL, NULL, plan.blob_hash, NULL, NULL, NULL, false, true)::media.answer;
     END IF;
-    PERFORM media.note(p_request, 'WRITE_REQUEST', p_actor, plan.slot, plan.blob_hash, p_ref, NULL, NULL, NULL, NULL,
+    PERFORM media.note_request(p_request, p_actor, p_principal, plan.slot, plan.blob_hash, p_ref,
         jsonb_build_object('asked', asked, 'mime_type', p_blob ->> 'mime_type', 'file_size', (p_blob ->> 'size')::bigint));
     PERFORM media.note(p_request, 'WRITE_DECISION', p_actor, plan.slot, plan.blob_hash, plan.ref_id, plan.decision, NULL, NULL,
         NULL, jsonb_build_object('action', p_action, 'ended_ref_id', plan.other_ref_id));
@@ -505,10 +542,24 @@ END $$;
 -- For whoever writes: the API and the command line. needs_content: nothing was decided; put the artifact, and ask again with its
 -- storage_key. The content is there and used when the answer has that key, and nobody's where it has another.
 CREATE OR REPLACE FUNCTION media.write(
+    p_request uuid, p_action text, p_actor text, p_principal text, p_is_admin boolean, p_workspace text, p_entity_type text,
+    p_entity_id text, p_role text, p_position integer, p_ref bigint, p_blob jsonb, p_on_occupied text) RETURNS media.answer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF (length(p_principal) BETWEEN 1 AND 200 AND p_is_admin IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION 'a write needs to know who writes' USING ERRCODE = 'TN022';
+    END IF;
+    RETURN media.perform(p_request, p_action, p_actor, p_principal, p_is_admin,
+        ROW(p_workspace, p_entity_type, p_entity_id, p_role, p_position)::media.slot, p_ref, p_blob,
+        coalesce(p_on_occupied, CASE p_action WHEN 'move' THEN 'swap' ELSE 'replace' END), NULL, NULL);
+END $$;
+
+-- For replicas of the release before, which name the actor of the request and nobody else.
+CREATE OR REPLACE FUNCTION media.write(
     p_request uuid, p_action text, p_actor text, p_workspace text, p_entity_type text, p_entity_id text, p_role text,
     p_position integer, p_ref bigint, p_blob jsonb, p_on_occupied text) RETURNS media.answer
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT media.perform(p_request, p_action, p_actor, false,
+    SELECT media.perform(p_request, p_action, p_actor, NULL, false,
         ROW(p_workspace, p_entity_type, p_entity_id, p_role, p_position)::media.slot, p_ref, p_blob,
         coalesce(p_on_occupied, CASE p_action WHEN 'move' THEN 'swap' ELSE 'replace' END), NULL, NULL)
 $$;

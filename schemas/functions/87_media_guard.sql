@@ -22,7 +22,7 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_advisory_xact_lock(hashtextextended('media.request:' || p_request, 0))
 $$;
 
--- One decision and one result a request, and the one allows the other. Events of a request have times that grow, whatever the
+-- One decision and one result a request, and the one allows the other, all by the one principal that asked. Events of a request have times that grow, whatever the
 -- clock does, so that their order by time alone is the order in which they were written.
 CREATE OR REPLACE FUNCTION media.guard_event() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -30,7 +30,8 @@ DECLARE
     past record;
 BEGIN
     PERFORM media.lock_request(NEW.request_id);
-    SELECT max(e.created_at) AS last_at, min(e.decision) AS one, max(e.decision) AS other, max(e.result) AS result
+    SELECT max(e.created_at) AS last_at, min(e.decision) AS one, max(e.decision) AS other, max(e.result) AS result,
+           max(e.principal) AS principal
       INTO past FROM public.media_write_events e WHERE e.request_id = NEW.request_id;
     past.one := least(past.one, NEW.decision);
     past.other := greatest(past.other, NEW.decision);
@@ -43,6 +44,7 @@ BEGIN
         RAISE EXCEPTION 'request %: the decision % cannot end as %', NEW.request_id, coalesce(past.one::text, '(none)'), past.result
             USING ERRCODE = 'check_violation';
     END IF;
+    NEW.principal := coalesce(past.principal, NEW.principal);
     NEW.created_at := greatest(NEW.created_at, past.last_at + interval '1 microsecond');
     RETURN NEW;
 END $$;

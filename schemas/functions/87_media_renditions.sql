@@ -70,7 +70,7 @@ BEGIN
                  WHERE m.source_ref_id = job.source_ref_id AND m.rendition = job.rendition AND m.deleted_at IS NULL
                  ORDER BY m.id LOOP
         IF NOT media.is_wanted(made) THEN
-            PERFORM media.perform(gen_random_uuid(), 'detach', 'renditions', true, NULL, made.id, NULL, 'replace', NULL, NULL);
+            PERFORM media.perform(gen_random_uuid(), 'detach', 'renditions', 'renditions', true, NULL, made.id, NULL, 'replace', NULL, NULL);
             withdrawn := withdrawn + 1;
         END IF;
     END LOOP;
@@ -93,7 +93,7 @@ BEGIN
         RETURN slot;
     END IF;
     IF occupant.source_ref_id IS NOT NULL AND NOT media.is_wanted(occupant) THEN
-        PERFORM media.perform(gen_random_uuid(), 'detach', 'renditions', true, NULL, occupant.id, NULL, 'replace', NULL, NULL);
+        PERFORM media.perform(gen_random_uuid(), 'detach', 'renditions', 'renditions', true, NULL, occupant.id, NULL, 'replace', NULL, NULL);
         RETURN slot;
     END IF;
     SELECT min(p.n) INTO slot.position FROM (
@@ -129,6 +129,6 @@ BEGIN
     SELECT m.* INTO made FROM public.media_refs m WHERE m.source_ref_id = source.id AND m.rendition = job.rendition
         AND m.deleted_at IS NULL AND m.entity_type = source.entity_type AND m.entity_id = source.entity_id ORDER BY m.id LIMIT 1;
     slot := CASE WHEN made.id IS NULL THEN media.thumbnail_slot(source) ELSE media.slot_of(made) END;
-    RETURN media.perform(p_request, 'attach', 'renditions', true, slot, made.id, p_blob,
+    RETURN media.perform(p_request, 'attach', 'renditions', 'renditions', true, slot, made.id, p_blob,
         CASE WHEN made.id IS NULL THEN 'reject' ELSE 'replace' END, source.id, job.rendition);
 END $$;

@@ -148,9 +148,9 @@ CREATE OR REPLACE TRIGGER kept BEFORE DELETE ON schedule_ingest.day_schedule
 CREATE OR REPLACE TRIGGER kept_all BEFORE TRUNCATE ON schedule_ingest.day_schedule
     FOR EACH STATEMENT EXECUTE FUNCTION supervisor.refuse_rewrite();
 
--- A session with its images at once: [{"r2_key", "sha256", "size_bytes", "telegram_message_id"}, ...] in their order. Asked again
+-- A session with its images at once, asked for by p_actor: [{"r2_key", "sha256", "size_bytes", "telegram_message_id"}, ...] in their order. Asked again
 -- with the same id it is the same session, if it is the same images (by what is in them: their keys are new with each upload).
-CREATE OR REPLACE FUNCTION schedule_ingest.submit(p_session uuid, p_user bigint, p_images jsonb)
+CREATE OR REPLACE FUNCTION schedule_ingest.submit(p_actor text, p_session uuid, p_user bigint, p_images jsonb)
 RETURNS TABLE (session_id uuid, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -172,6 +172,8 @@ BEGIN
         SELECT p_session, i.position, i.image->>'r2_key', i.image->>'sha256', (i.image->>'size_bytes')::bigint,
                (i.image->>'telegram_message_id')::bigint
           FROM jsonb_array_elements(p_images) WITH ORDINALITY AS i (image, position);
+        PERFORM supervisor.note_audit(p_actor, 'capture.submit', 'capture:' || p_session, NULL,
+            jsonb_build_object('user', p_user, 'images', jsonb_array_length(p_images)));
         PERFORM pg_notify('tenure', 'lease:schedule_ingest.capture_session');
     ELSE
         SELECT * INTO known FROM schedule_ingest.capture_session s WHERE s.id = p_session;
@@ -184,6 +186,13 @@ BEGIN
     END IF;
     RETURN QUERY SELECT p_session, created;
 END $$;
+
+-- For callers that name nobody: the audit has their login.
+CREATE OR REPLACE FUNCTION schedule_ingest.submit(p_session uuid, p_user bigint, p_images jsonb)
+RETURNS TABLE (session_id uuid, created boolean)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT * FROM schedule_ingest.submit(supervisor.by_login(), p_session, p_user, p_images)
+$$;
 
 -- An operator's word that a session is not to be read. One that is being read ends by its worker only.
 CREATE OR REPLACE FUNCTION schedule_ingest.refuse_session(p_actor text, p_session uuid, p_reason text) RETURNS void

@@ -48,6 +48,7 @@ GRANT EXECUTE ON FUNCTION
     supervisor.trigger_job(text, text, jsonb, text, timestamptz, integer),
     supervisor.trigger_jobs(text, text, jsonb[], text[], timestamptz, integer),
     supervisor.post_event(text, text, jsonb, text),
+    supervisor.note_recovery(text, text, text),
     supervisor.request_cancel(text, bigint),
     supervisor.request_retry(text, bigint),
     supervisor.request_drain(text, text),

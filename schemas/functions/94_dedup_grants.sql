@@ -26,6 +26,8 @@ GRANT EXECUTE ON FUNCTION
     dedup.retry_thumbnails(bigint),
     dedup.purge(bigint),
     dedup.request_thumbnail(bigint, text, integer),
+    dedup.request_thumbnail(text, bigint, text, integer),
+    dedup.note_work(text, text, uuid, jsonb),
     dedup.schedule_cleanup(text, text, double precision),
     dedup.request_checkpoint(text, text, text, timestamptz)
     TO tenure_control;

@@ -35,6 +35,7 @@ GRANT EXECUTE ON FUNCTION
     logbook.add_item(text, text, text, text, jsonb),
     logbook.add_event(bigint, text, text, jsonb),
     logbook.attach(bigint, text, text, text, bigint, jsonb),
+    logbook.attach(text, bigint, text, text, text, bigint, jsonb),
     logbook.post(bigint, text, jsonb, text),
     logbook.claim_outbox(text, integer),
     logbook.finish_outbox(bigint, uuid, text),

@@ -10,6 +10,7 @@ GRANT SELECT ON ALL TABLES IN SCHEMA media TO tenure_control;
 
 GRANT EXECUTE ON FUNCTION
     media.write(uuid, text, text, text, text, text, text, integer, bigint, jsonb, text),
+    media.write(uuid, text, text, text, boolean, text, text, text, text, integer, bigint, jsonb, text),
     media.save_role(text, text, integer, text[], boolean, boolean),
     media.remove_role(text, text),
     media.save_rendition(text, text, integer, text, integer),

@@ -15,5 +15,6 @@ GRANT EXECUTE ON FUNCTION schedule_ingest.lease_timeout() TO tenure_control, ten
 GRANT EXECUTE ON FUNCTION schedule_ingest.give_back(uuid, uuid) TO tenure_worker;
 GRANT EXECUTE ON FUNCTION
     schedule_ingest.submit(uuid, bigint, jsonb),
+    schedule_ingest.submit(text, uuid, bigint, jsonb),
     schedule_ingest.refuse_session(text, uuid, text)
     TO tenure_control;

@@ -96,6 +96,13 @@ WITH stale AS MATERIALIZED (
 UPDATE {table} AS t SET {stale_writes}
      WHERE {in_stale} RETURNING {t_key};
 
+-- name: recover_rows_by
+-- $2 who asks: as recover_rows, and one row of the audit for each row
+WITH recovered AS (
+{recover}
+)
+SELECT {r_key}, supervisor.note_recovery($2::text, '{table}', concat_ws(',', {r_key})) FROM recovered AS r;
+
 -- name: count_rows
 -- what is held, and what was held and has run out; nothing but running rows is read
 SELECT count(*) FILTER (WHERE NOT {is_stale}) AS held, count(*) FILTER (WHERE {is_stale}) AS expired

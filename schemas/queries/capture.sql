@@ -22,7 +22,7 @@ SELECT i.image_no AS id, i.r2_key AS ref, i.sha256, i.size_bytes AS size
 
 -- name: submit_capture
 -- a session and its pictures at once
-SELECT * FROM schedule_ingest.submit($1::uuid, $2::bigint, $3::text::jsonb);
+SELECT * FROM schedule_ingest.submit($1::text, $2::uuid, $3::bigint, $4::text::jsonb);
 
 -- name: refuse_capture
 -- an operator's word that a session is not to be read

@@ -94,11 +94,15 @@ SELECT f.id, l.name AS library, f.relative_path, f.size_bytes, f.mtime_ns, f.ino
  ORDER BY f.id LIMIT $4::integer;
 
 -- name: request_one_thumbnail
--- $1 file, $2 format, $3 pixels; refused when the queue is full
+-- $1 actor, $2 file, $3 format, $4 pixels; refused when the queue is full
 SELECT t.id, t.thumb_key, t.file_id, t.group_key, t.status, t.media_type, t.format, t.max_dimension, t.source_size,
        t.source_mtime_ns, t.width, t.height, t.bytes_size, t.error_code, t.error_message, t.error_count, t.retry_after,
        t.worker_id, t.worker_heartbeat_at, t.lease_expires_at, t.created_at, t.updated_at, t.started_at, t.finished_at
-  FROM dedup.request_thumbnail($1::bigint, $2::text, $3::integer) AS t;
+  FROM dedup.request_thumbnail($1::text, $2::bigint, $3::text, $4::integer) AS t;
+
+-- name: note_dedup_work
+-- $1 actor, $2 claim or finish, $3 job, $4 what a worker over HTTP said of itself and of the job
+SELECT dedup.note_work($1::text, $2::text, $3::uuid, $4::text::jsonb);
 
 -- name: read_one_thumbnail
 -- one thumbnail by key, with where its file is

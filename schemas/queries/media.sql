@@ -4,8 +4,8 @@
 -- the one way; repeated under its request id it answers what it answered
 SELECT a.request_id, a.decision::text, a.result::text, a.ref_id, a.blob_hash, a.storage_key, a.error_code, a.error_message,
        a.is_replay, a.needs_content
-  FROM media.write($1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::integer, $9::bigint,
-       $10::text::jsonb, $11::text) AS a;
+  FROM media.write($1::uuid, $2::text, $3::text, $4::text, $5::boolean, $6::text, $7::text, $8::text, $9::text, $10::integer,
+       $11::bigint, $12::text::jsonb, $13::text) AS a;
 
 -- name: put_rendition
 -- the worker's way, under its claim; all NULL where the source has ended
@@ -66,7 +66,7 @@ SELECT r.id, r.workspace_id, r.entity_type, r.entity_id, r.role, r.position, r.b
 -- name: list_request_events
 -- the story of a request, in the order it was written
 SELECT e.id, e.created_at, e.event_type::text, e.decision::text, e.result::text, e.error_code, e.error_message, e.actor,
-       e.workspace_id, e.entity_type, e.entity_id, e.role, e.position, e.blob_hash, e.ref_id, e.payload
+       e.principal, e.workspace_id, e.entity_type, e.entity_id, e.role, e.position, e.blob_hash, e.ref_id, e.payload
   FROM public.media_write_events AS e WHERE e.request_id = $1::uuid ORDER BY e.created_at, e.id;
 
 -- name: find_slot_conflicts

@@ -216,14 +216,14 @@ SELECT f.id, f.workspace_id, f.entity_type, f.entity_id, f.role, f.position, f.b
 
 -- name: see_entity_writes
 -- $1 workspaces, $2 and $3 entity, $4 rows: how its writes ended, the newest first
-SELECT e.id, e.request_id, e.created_at, e.result::text AS result, e.error_code, e.error_message, e.actor, e.role, e.position, e.ref_id
+SELECT e.id, e.request_id, e.created_at, e.result::text AS result, e.error_code, e.error_message, e.actor, e.principal, e.role, e.position, e.ref_id
   FROM public.media_write_events AS e
  WHERE e.workspace_id = ANY ($1::text[]) AND e.entity_type = $2::text AND e.entity_id = $3::text AND e.event_type = 'WRITE_RESULT'
  ORDER BY e.id DESC LIMIT $4::integer;
 
 -- name: see_blob_writes
 -- $1 content, $2 rows: how the writes that named it ended, the newest first
-SELECT e.id, e.request_id, e.created_at, e.result::text AS result, e.error_code, e.error_message, e.actor, e.role, e.position, e.ref_id
+SELECT e.id, e.request_id, e.created_at, e.result::text AS result, e.error_code, e.error_message, e.actor, e.principal, e.role, e.position, e.ref_id
   FROM public.media_write_events AS e
  WHERE e.blob_hash = $1::text AND e.event_type = 'WRITE_RESULT' ORDER BY e.id DESC LIMIT $2::integer;
 

@@ -131,8 +131,8 @@ SELECT b.blob_id AS id, b.meta_json ->> 'evidence_uri' AS evidence_uri, split_pa
  ORDER BY b.blob_id LIMIT $4::integer;
 
 -- name: attach_evidence
--- $1 item, $2 kind, $3 key, $4 sha256, $5 bytes: the same evidence of an item is there once
-SELECT a.evidence_uri FROM logbook.attach($1::bigint, $2::text, $3::text, $4::text, $5::bigint, '{}') AS a;
+-- $1 actor, $2 item, $3 kind, $4 key, $5 sha256, $6 bytes: the same evidence of an item is there once
+SELECT a.evidence_uri FROM logbook.attach($1::text, $2::bigint, $3::text, $4::text, $5::text, $6::bigint, '{}') AS a;
 
 -- name: read_logbook_item
 -- whether there is such an item

@@ -1,7 +1,7 @@
 """From the settings to an open store: where the database is, and errors that hold no secret."""
 
-import getpass
 import os
+import pwd
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Annotated, Final, TypeVar
@@ -112,10 +112,10 @@ def run_at(url: str, work: Callable[[Store], Awaitable[T]], *, pooled: bool = Fa
 
 
 def actor() -> str:
-    """Who asks, for the audit."""
+    """Return who asks, for the audit: the user of this process, whatever its environment says."""
     try:
-        return f"cli:{getpass.getuser()}"
-    except (KeyError, OSError):  # a container's user without a name
+        return f"cli:{pwd.getpwuid(os.getuid()).pw_name}"
+    except KeyError:  # a container's user without a name
         return f"cli:{os.getuid()}"
 
 

@@ -1,42 +1,22 @@
 """docs/security.md says which role each route needs, as the routes themselves do."""
 
-from collections.abc import Iterator
 from pathlib import Path
-
-from fastapi.dependencies.models import Dependant
-from fastapi.routing import RouteContext
 
 from actors import DOMAINS
 from supervisor.api import create_app
-from supervisor.api.gate import OWN, SAFE_METHODS
-from supervisor.api.principal import Needs, Role
+from supervisor.api.gate import SAFE_METHODS
+from supervisor.api.principal import Role
 from supervisor.config import Settings
-from tests.support.fake_replica import FakeReplica
-from tests.support.routes import all_routes
+from tests.support.fake_replica import LendingReplica
+from tests.support.routes import all_routes, role_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 BEGIN, END = "<!-- routes by role -->\n", "<!-- end of routes by role -->"
-OPEN = {"/healthz", "/readyz", "/metrics", "/login", "/static/{digest}/{name}"}
-
-
-def demanded(dependant: Dependant) -> Iterator[Role]:
-    """The roles that a route asks for by itself."""
-    if isinstance(dependant.call, Needs):
-        yield dependant.call.role
-    for inner in dependant.dependencies:
-        yield from demanded(inner)
-
-
-def role_of(route: RouteContext, method: str) -> Role:
-    if route.path in OPEN:
-        return Role.NONE
-    by_the_gate = Role.VIEW if method in SAFE_METHODS or route.path in OWN else Role.OPERATE
-    return max(by_the_gate, *demanded(route.dependant), Role.NONE)
 
 
 def table() -> str:
     """The routes that change something, by the least role that may."""
-    app = create_app(FakeReplica(None, Settings()), DOMAINS)  # type: ignore[arg-type]
+    app = create_app(LendingReplica(None, Settings(), work_store=None), DOMAINS)  # type: ignore[arg-type]
     routes = {
         (route.path, method, role_of(route, method))
         for route in all_routes(app)

@@ -19,3 +19,10 @@ class FakeReplica:
 
     async def status(self) -> dict[str, Any]:
         return await StatusCache(self.store).status()
+
+
+@dataclass
+class LendingReplica(FakeReplica):
+    """One that lends out the rights of its worker, as a real one does, and so has a worker's routes."""
+
+    work_store: Store = field(kw_only=True)

@@ -183,12 +183,12 @@ class Lender:
 
 
 async def read_original(connection: Connection) -> Original:
-    tables = list(await _written(connection))
-    digests = await _digests(connection, tables)
+    tables = list(await written(connection))
+    found = await digests(connection, tables)
     return Original(
         await connection.fetch(SCHEMA),
         await connection.fetch(SEQUENCES),
-        {table: Seed(await _rows(connection, table), digests[table]) for table in tables},
+        {table: Seed(await _rows(connection, table), found[table]) for table in tables},
     )
 
 
@@ -197,15 +197,15 @@ async def restore(connection: Connection, original: Original) -> bool:
     if await connection.fetch(SCHEMA) != original.schema:
         return False
     strewn = {
-        table: size for table, size in (await _written(connection)).items() if table not in original.seeds
+        table: size for table, size in (await written(connection)).items() if table not in original.seeds
     }
     if large := [str(table) for table, size in strewn.items() if size > LARGE_BYTES]:
         await connection.execute(f"TRUNCATE {', '.join(large)} CASCADE")
     if strewn:
         await connection.execute(";".join(f"DELETE FROM ONLY {table}" for table in strewn))
-    digests = await _digests(connection, list(original.seeds))
+    found = await digests(connection, list(original.seeds))
     for table, seed in original.seeds.items():
-        if seed.digest != digests[table]:
+        if seed.digest != found[table]:
             await connection.execute(f"DELETE FROM {table}")
             await connection.copy_to_table(
                 table.name, schema_name=table.schema, source=BytesIO(seed.rows), format="binary"
@@ -215,7 +215,7 @@ async def restore(connection: Connection, original: Original) -> bool:
     return True
 
 
-async def _written(connection: Connection) -> dict[Table, int]:
+async def written(connection: Connection) -> dict[Table, int]:
     """Return the size of each table that has rows, or had some since it was last truncated."""
     return {Table(schema, name): size for schema, name, size in await connection.fetch(WRITTEN)}
 
@@ -226,7 +226,7 @@ async def _rows(connection: Connection, table: Table) -> bytes:
     return rows.getvalue()
 
 
-async def _digests(connection: Connection, tables: Sequence[Table]) -> dict[Table, str]:
+async def digests(connection: Connection, tables: Sequence[Table]) -> dict[Table, str]:
     if not tables:
         return {}
     digest = "SELECT coalesce(md5(string_agg(t::text, ';' ORDER BY t::text)), '') FROM {} t"

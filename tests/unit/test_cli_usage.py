@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import socket
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.cli import output
+from supervisor.cli import output, session
 from supervisor.cli.app import app, main
 from supervisor.cli.inputs import check_name, parse_instant, parse_payload, read_payload
 from supervisor.errors import BadInput
@@ -389,3 +390,10 @@ def test_nothing_of_a_user_steers_the_terminal(capsys: pytest.CaptureFixture[str
     for text in (printed.out, printed.err):
         assert not {"\x1b", "\x07", "\r", "\u202e"} & set(text)
         assert "[bold red]x[/] :smile:" in text
+
+
+def test_the_audit_has_the_user_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment could name anybody."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "somebody-else")
+    assert session.actor() in {f"cli:{pwd.getpwuid(os.getuid()).pw_name}", f"cli:{os.getuid()}"}

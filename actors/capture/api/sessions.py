@@ -35,7 +35,12 @@ class Sessions:
         assert policy is not None  # noqa: S101  an aggregate: one row, always
         async with form.read_submission(request, policy["max_images"] * policy["max_bytes"]) as asked:
             session, created = await submit(
-                self._store, self._artifacts, asked.fields.user, asked.pictures, asked.fields.session_id
+                self._store,
+                self._artifacts,
+                principal_of(request).name,
+                asked.fields.user,
+                asked.pictures,
+                asked.fields.session_id,
             )
         shown = Session(**await read_session(self._store, session))
         code = status.HTTP_201_CREATED if created else status.HTTP_200_OK

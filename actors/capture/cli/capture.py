@@ -62,7 +62,7 @@ def submit(
         artifacts = open_artifacts(load_artifact_settings(), settings.state_dir)
         try:
             with inputs.opened(files) as pictures:
-                made, _ = await send(store, artifacts, user, pictures, wanted)
+                made, _ = await send(store, artifacts, session.actor(), user, pictures, wanted)
         finally:
             await artifacts.aclose()
         return await _look(store, made, wait=wait, timeout=timeout)

@@ -39,7 +39,7 @@ EXAMPLES: Final = {
 class Jobs:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._recover = render(SCAN_HASH).recover
+        self._recover = render(SCAN_HASH).recover_by
 
     async def request(
         self, actor: Actor, asked: Annotated[JobRequest, Body(openapi_examples=EXAMPLES)]
@@ -90,9 +90,9 @@ class Jobs:
         """A retryable job goes back to pending before its time."""
         return _job(await self._store.row("reset_dedup_job", actor, job_id))
 
-    async def recover_stale(self) -> Recovered:
+    async def recover_stale(self, actor: Actor) -> Recovered:
         """Scans and hashes whose lease ran out become retryable, as the next claim would make them."""
-        rows = await self._store.rows(self._recover, RECOVERED_AT_ONCE)
+        rows = await self._store.rows(self._recover, RECOVERED_AT_ONCE, actor)
         return Recovered(recovered=[row["id"] for row in rows])
 
 

@@ -135,10 +135,11 @@ class Thumbs:
         self._store = view.store
         self._directory = thumbs_dir(view.settings)
 
-    async def request(self, asked: ThumbRequest, response: Response) -> Thumb:
+    async def request(self, actor: Actor, asked: ThumbRequest, response: Response) -> Thumb:
         """202 while it is to be made; 200 when it is there. One that failed is the answer until its
         `retry_after`, and is queued again behind it."""
-        row = await self._store.row("request_one_thumbnail", asked.file_id, asked.format, asked.max_dimension)
+        wanted = (asked.file_id, asked.format, asked.max_dimension)
+        row = await self._store.row("request_one_thumbnail", actor, *wanted)
         thumb = _thumb(row, "of that file")
         if thumb.status == "ready":
             response.status_code = status.HTTP_200_OK

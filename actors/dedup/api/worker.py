@@ -5,6 +5,7 @@ the database permits, and nothing else. The claim's token (`claim_id`) is told o
 the worker's name it is what a heartbeat and an ending are known by. Scans and hashes only.
 """
 
+import json
 from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, Protocol, runtime_checkable
 from uuid import UUID
@@ -16,6 +17,7 @@ from actors.dedup import leases
 from actors.dedup.api.job_models import EXAMPLE_JOB, Job
 from actors.dedup.api.models import Body, Count, Prose
 from actors.dedup.api.refusals import Route, documented
+from supervisor.api.principal import Actor
 from supervisor.api.view import ReplicaView
 from supervisor.errors import Conflict, NotFound
 from supervisor.lease import Lease
@@ -85,12 +87,13 @@ class Worker:
         self._store, self._work_store, self._lease = store, work_store, lease
         self._statements = render(lease)
 
-    async def claim(self, asked: ClaimRequest) -> Claimed:
+    async def claim(self, actor: Actor, asked: ClaimRequest) -> Claimed:
         """The oldest pending scan or hash; one whose lease ran out is made retryable first."""
         rows = await self._work_store.rows(self._statements.claim, asked.worker_id, 1, DOMAIN)
         _recovered, job_id, token, *_ = rows[0]
         if job_id is None:
             raise NoWork(kind="scan or hash", name="")
+        await self._note(actor, "claim", job_id, asked.worker_id)
         job = await self._job(job_id)
         return Claimed(claim_id=token, lease_seconds=self._lease.lease_seconds, job=job)
 
@@ -102,7 +105,7 @@ class Worker:
             raise Conflict(what=f"job {job_id} is not held under this claim")
         return await self._job(job_id)
 
-    async def finish(self, job_id: UUID, ending: Ending) -> Job:
+    async def finish(self, actor: Actor, job_id: UUID, ending: Ending) -> Job:
         """Recorded once; the same report again is answered with what was recorded."""
         path = "done" if ending.status == "completed" else "cancel"
         facts = {
@@ -111,6 +114,8 @@ class Worker:
             "tenure_message": ending.error_message,
             "tenure_after": None,
         }
+        await self._job(job_id)
+        await self._note(actor, "finish", job_id, ending.worker_id, asked=ending.status)
         rows = await self._run(self._statements.finish[path], job_id, ending, facts)
         job = await self._job(job_id)
         if rows[0]["answer"] == "SUPERSEDED" or job.status != ending.status:
@@ -124,6 +129,11 @@ class Worker:
         return list(
             await self._work_store.rows(statement, owned.worker_id, [job_id], [owned.claim_id], *extras)
         )
+
+    async def _note(self, actor: str, what: str, job_id: UUID, worker_id: str, **facts: str) -> None:
+        """Before it counts: a claim whose note failed is not told, and an end is not recorded."""
+        said = json.dumps({"worker_id": worker_id, **facts})
+        await self._store.value("note_dedup_work", actor, what, job_id, said)
 
     async def _job(self, job_id: UUID) -> Job:
         row = await self._store.row("read_dedup_job", job_id)

@@ -70,7 +70,7 @@ def request(
         return ask_for("thumbnails-for-library", payload, wait=wait, as_json=as_json)
 
     async def work(store: Store) -> Record:
-        asked = await store.row("request_one_thumbnail", file_id, format_, size)
+        asked = await store.row("request_one_thumbnail", session.actor(), file_id, format_, size)
         assert asked is not None  # noqa: S101  it raises where there is none
         return await (_ended if wait else _read)(store, asked["thumb_key"])
 

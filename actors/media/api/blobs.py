@@ -9,11 +9,12 @@ from fastapi.responses import JSONResponse
 
 from actors.media import write
 from actors.media.api import form
-from actors.media.api.models import PathHash, Stored, split_entity, written
+from actors.media.api.models import PathHash, Stored, split_entity, writer_of, written
 from actors.media.api.refusals import Route, documented, refusal
 from actors.media.content import Content, examine
 from actors.media.upload import upload
 from supervisor.api.content import answer_content
+from supervisor.api.principal import Principal, principal_of
 from supervisor.api.view import ReplicaView
 from supervisor.artifacts import Artifacts
 from supervisor.errors import NotFound
@@ -31,7 +32,7 @@ class Blobs:
         async with form.read_upload(request, limit) as received:
             content = await run_sync(examine, received.file, limit)
             content.expect(received.fields.expected_hash, received.fields.expected_size)
-            wish = _wish(received.fields)
+            wish = _wish(received.fields, principal_of(request))
             answer = await upload(
                 self._artifacts, content, lambda facts: write.write(self._store, wish, facts)
             )
@@ -49,14 +50,14 @@ class Blobs:
         return answer_content(self._artifacts, dict(blob), request.headers, request.method)
 
 
-def _wish(fields: form.Fields) -> write.Request:
-    request_id = fields.request_id or uuid4()
+def _wish(fields: form.Fields, asking: Principal) -> write.Request:
+    request_id, by = fields.request_id or uuid4(), writer_of(asking, fields.actor)
     if fields.workspace is None or fields.entity is None:
-        return write.Request(request_id, "store", fields.actor)
+        return write.Request(request_id, "store", by)
     kind, name = split_entity(fields.entity)
     slot = write.Slot(fields.workspace, kind, name, fields.role, fields.position)
     on_occupied: write.OnOccupied = "reject" if fields.on_occupied == "reject" else "replace"
-    return write.Request(request_id, "attach", fields.actor, slot, on_occupied=on_occupied)
+    return write.Request(request_id, "attach", by, slot, on_occupied=on_occupied)
 
 
 def _described(content: Content) -> dict[str, Any]:

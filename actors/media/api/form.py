@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from actors.media.api.models import ENTITY, Hash, Name
+from actors.media.api.models import ENTITY, ON_BEHALF_OF, Hash, Name
 from actors.media.content import ContentTooLarge
 from supervisor.errors import BadInput
 
@@ -28,7 +28,7 @@ class Fields(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     request_id: UUID | None = None
-    actor: Name = "api"
+    actor: Name | None = None
     expected_hash: Hash | None = None
     expected_size: int | None = Field(None, ge=0)
     workspace: Name | None = None
@@ -61,7 +61,7 @@ SCHEMA: Final[dict[str, Any]] = {
                     "properties": {
                         "file": {"type": "string", "format": "binary"},
                         "request_id": {"type": "string", "format": "uuid"},
-                        "actor": {"type": "string", "maxLength": 200},
+                        "actor": {"type": "string", "maxLength": 200, "description": ON_BEHALF_OF},
                         "expected_hash": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
                         "expected_size": {"type": "integer", "minimum": 0},
                         "workspace": {"type": "string"},

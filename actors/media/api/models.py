@@ -4,14 +4,16 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import Path, Query
+from fastapi import Depends, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from actors.media.write import Answer
+from actors.media.write import Answer, Writer
+from supervisor.api.principal import Principal, Role, principal_of
 
 ID_MOST = 2**63 - 1
 INTEGER_MOST = 2**31 - 1
 EXAMPLE_HASH = "4b227777d4dd1fc6" * 4
+ON_BEHALF_OF = "on whose behalf; grants nothing, and is yourself when left out"
 ENTITY = r"^[^:\x00]{1,200}:[^\x00]{1,200}$"
 
 # PostgreSQL stores no NUL
@@ -25,6 +27,13 @@ PathHash = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", examples=[EXAMPLE_HASH
 PathRef = Annotated[int, Path(ge=1, le=ID_MOST)]
 QueryName = Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
 QueryEntity = Annotated[str, Query(pattern=ENTITY, description="TYPE:ID", examples=["post:7"])]
+
+
+Asking = Annotated[Principal, Depends(principal_of)]
+
+
+def writer_of(asking: Principal, on_behalf_of: str | None) -> Writer:
+    return Writer.of(asking.name, is_admin=asking.role >= Role.ADMIN, on_behalf_of=on_behalf_of)
 
 
 def split_entity(text: str) -> tuple[str, str]:
@@ -41,7 +50,7 @@ class Body(BaseModel):
     request_id: UUID | None = Field(
         None, description="sent again under its id, a write is answered as before"
     )
-    actor: Name = Field("api", description="on whose behalf")
+    actor: Name | None = Field(None, description=ON_BEHALF_OF)
 
 
 class Attach(Body):
@@ -128,7 +137,8 @@ class Event(BaseModel):
     result: str | None
     error_code: str | None
     error_message: str | None
-    actor: str
+    actor: str = Field(description="on whose behalf")
+    principal: str | None = Field(description="who wrote; null for events of older releases")
     workspace_id: str | None
     entity_type: str | None
     entity_id: str | None

@@ -11,6 +11,8 @@ from actors.media import write
 from actors.media.api.models import (
     ID_MOST,
     INTEGER_MOST,
+    ON_BEHALF_OF,
+    Asking,
     Attach,
     Move,
     PathRef,
@@ -20,12 +22,16 @@ from actors.media.api.models import (
     RefPage,
     Written,
     split_entity,
+    writer_of,
     written,
 )
 from actors.media.api.refusals import Route, documented, refusal
 from supervisor.api.view import ReplicaView
 from supervisor.errors import BadInput, NotFound
 
+OnBehalfOf = Annotated[
+    str | None, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$", description=ON_BEHALF_OF)
+]
 CURSOR: Final = re.compile(r"(.{1,200}):(0|[1-9]\d{0,9}):([1-9]\d{0,18})", re.DOTALL)
 
 
@@ -39,7 +45,7 @@ class Refs:
     def __init__(self, view: ReplicaView) -> None:
         self._store = view.store
 
-    async def attach(self, asked: Attach) -> Response:
+    async def attach(self, asking: Asking, asked: Attach) -> Response:
         """Put a content that is there already into a slot. An empty slot takes it; the same content in it
         already is answered with its ref; another one gives way, unless `on_occupied` says `reject`.
         `replace` insists that there is one to give way."""
@@ -48,7 +54,7 @@ class Refs:
             write.Request(
                 asked.request_id or uuid4(),
                 asked.action,
-                asked.actor,
+                writer_of(asking, asked.actor),
                 write.Slot(asked.workspace, kind, name, asked.role, asked.position),
                 asked.expected_ref_id,
                 {"hash": asked.blob_hash},
@@ -56,14 +62,14 @@ class Refs:
             )
         )
 
-    async def move(self, asked: Move) -> Response:
+    async def move(self, asking: Asking, asked: Move) -> Response:
         """Give a ref another slot of its workspace. Where one stands there the two change places."""
         kind, name = split_entity(asked.entity) if asked.entity is not None else (None, None)
         slot = write.Slot(None, kind, name, asked.role, asked.position)
         wish = write.Request(
             asked.request_id or uuid4(),
             "move",
-            asked.actor,
+            writer_of(asking, asked.actor),
             slot,
             asked.ref_id,
             on_occupied=asked.on_occupied,
@@ -72,12 +78,14 @@ class Refs:
 
     async def detach(
         self,
+        asking: Asking,
         ref_id: PathRef,
         request_id: UUID | None = None,
-        actor: QueryName = "api",
+        actor: OnBehalfOf = None,
     ) -> Response:
         """End this ref, and nothing else: its content stays, and so does every other ref."""
-        return await self._answer(write.Request(request_id or uuid4(), "detach", actor, ref=ref_id))
+        by = writer_of(asking, actor)
+        return await self._answer(write.Request(request_id or uuid4(), "detach", by, ref=ref_id))
 
     async def _answer(self, wish: write.Request) -> Response:
         answer = await write.write(self._store, wish)

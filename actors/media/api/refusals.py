@@ -26,7 +26,7 @@ _REJECTED: Final[Mapping[str, int]] = {
 }
 _MEANINGS: Final[refusals.Meanings] = {
     **refusals.MEANINGS,
-    403: ("This actor may not write to that workspace", "NOT_PERMITTED"),
+    403: ("You may not write to that workspace, or not on behalf of this actor", "NOT_PERMITTED"),
     409: (
         "Not as things stand: the slot is taken or empty, or the request id was used for another write",
         "CONFLICT",

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from actors.media.cli import inputs
+from actors.media.health import PRINCIPAL
 from supervisor.cli import output, session
 from supervisor.cli.session import Json
 from supervisor.errors import BadInput
@@ -87,21 +88,31 @@ def rendition(
 
 def writers(
     workspace: Annotated[str, typer.Argument(metavar="WORKSPACE", show_default=False)],
-    actors: Annotated[
-        list[str] | None, typer.Argument(metavar="[ACTOR]...", help="Only these.", show_default=False)
+    named: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[token:NAME or NAME]...",
+            help="Tokens that may write, and names on whose behalf.",
+            show_default=False,
+        ),
     ] = None,
     everybody: Annotated[bool, typer.Option("--everybody", help="Open it again.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Say who writes to a workspace: exactly these, or everybody.
+    """Say who writes to a workspace: exactly these tokens and role admin, or everybody.
 
-    Example: `tenure media writers w1 api user:7`
+    Names that are no tokens bound on whose behalf is written; without any, that is left to whoever writes.
+    A name alone lets nobody write.
+
+    Example: `tenure media writers w1 token:shop user:7 user:8`
     """
-    if bool(actors) == everybody:
-        raise BadInput(what="name one: the actors, or --everybody")
+    if bool(named) == everybody:
+        raise BadInput(what="name one: the writers, or --everybody")
     inputs.name(workspace, "the workspace")
-    names = [inputs.name(actor, "an actor") for actor in actors or []]
+    names = [inputs.name(name, "a writer") for name in named or []]
     session.run(lambda store: store.value("save_media_writers", session.actor(), workspace, names))
+    if names and not any(name.startswith(PRINCIPAL) for name in names):
+        output.note(f"only role admin writes to {workspace} now: no token is named (token:NAME)")
     return _tell({"workspace": workspace, "writers": names or "everybody"}, as_json=as_json)
 
 

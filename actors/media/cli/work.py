@@ -49,7 +49,7 @@ def attach(
         position,
     )
     wish = write.Request(
-        inputs.request_id(request_id), "attach", _actor(actor), slot, on_occupied=on_occupied
+        inputs.request_id(request_id), "attach", _writer(actor), slot, on_occupied=on_occupied
     )
     settings = load_settings()
 
@@ -92,7 +92,7 @@ def move(
     kind, key = inputs.entity(entity) if entity is not None else (None, None)
     slot = write.Slot(None, kind, key, role and inputs.name(role, "the role"), position)
     wish = write.Request(
-        inputs.request_id(request_id), "move", _actor(actor), slot, ref, on_occupied=on_occupied
+        inputs.request_id(request_id), "move", _writer(actor), slot, ref, on_occupied=on_occupied
     )
     return _tell(session.run(lambda store: write.write(store, wish)), as_json=as_json)
 
@@ -107,12 +107,14 @@ def detach(
 
     Example: `tenure media detach 3`
     """
-    wish = write.Request(inputs.request_id(request_id), "detach", _actor(actor), ref=ref)
+    wish = write.Request(inputs.request_id(request_id), "detach", _writer(actor), ref=ref)
     return _tell(session.run(lambda store: write.write(store, wish)), as_json=as_json)
 
 
-def _actor(given: str | None) -> str:
-    return session.actor() if given is None else inputs.name(given, "the actor")
+def _writer(given: str | None) -> write.Writer:
+    """Whoever has the database's login may say who writes: that is role admin's."""
+    named = None if given is None else inputs.name(given, "the actor")
+    return write.Writer.of(session.actor(), is_admin=True, on_behalf_of=named)
 
 
 def _tell(answer: write.Answer, *, as_json: bool) -> int:

@@ -10,6 +10,7 @@ from actors.scm.api.models import BIGINT, Attach, EvidenceFacts, EvidenceUri, Ve
 from actors.scm.api.refusals import Route, documented
 from actors.scm.evidence import Located, fetch, locate
 from actors.scm.uri import key_of_physical
+from supervisor.api.principal import Actor
 from supervisor.api.view import ReplicaView
 from supervisor.artifacts import ArtifactMissing, ChecksumMismatch, Elsewhere
 from supervisor.artifacts.backends import open_artifacts
@@ -48,7 +49,7 @@ class EvidenceRoutes:
         located = await locate(uri, self._store)
         return ContentResponse(located, await fetch(located, self._artifacts))
 
-    async def attach(self, item_id: ItemId, asked: Attach) -> dict[str, Any]:
+    async def attach(self, actor: Actor, item_id: ItemId, asked: Attach) -> dict[str, Any]:
         """Make an artifact evidence of an item. An address of our own store becomes its key; any other is
         refused. Attached again, it is the same evidence."""
         key = key_of_physical(asked.uri, await self._artifacts.places())
@@ -56,7 +57,7 @@ class EvidenceRoutes:
             raise NotFound(kind="item", name=str(item_id))
         found = await self._artifacts.verify(key, asked.sha256)
         attached = await self._store.value(
-            "attach_evidence", item_id, asked.kind, key, found.sha256, found.size
+            "attach_evidence", actor, item_id, asked.kind, key, found.sha256, found.size
         )
         return _facts(await locate(attached, self._store))
 

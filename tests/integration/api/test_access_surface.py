@@ -19,11 +19,10 @@ from supervisor.config import Settings
 from supervisor.console.assets import Assets
 from supervisor.embedded import Urls
 from tests.integration.api.access_scene import HOST, Scene, bearer, raw, scene_of
-from tests.support.fake_replica import FakeReplica
-from tests.support.routes import paths_and_methods
+from tests.support.fake_replica import FakeReplica, LendingReplica
+from tests.support.routes import OPEN, paths_and_methods
 from tests.support.slowness import patient
 
-OPEN = {"/healthz", "/readyz", "/metrics", "/login", "/static/{digest}/{name}"}
 PAGE_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -66,10 +65,11 @@ async def scene(database: Urls) -> AsyncIterator[Scene]:
 
 async def test_nothing_but_the_open_paths_answers_without_credentials(scene: Scene) -> None:
     """S1, S5: each route of the supervisor, the console and the domains, asked with each of its methods."""
-    replica = FakeReplica(scene.store, Settings(http_host="0.0.0.0"))
+    replica = LendingReplica(scene.store, Settings(http_host="0.0.0.0"), work_store=scene.store)
     app = create_app(replica, DOMAINS)
     asked = paths_and_methods(app)
     assert len(asked) > 130, asked
+    assert ("/api/v1/jobs/scan-hash/claim", "POST") in asked, "a worker's routes are a replica's too"
     async with scene.client(app=app) as http:
         for path, method in asked:
             answer = await http.request(method, path)

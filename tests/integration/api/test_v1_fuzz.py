@@ -8,7 +8,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from supervisor.api import create_app, serve
 from supervisor.config import Settings
 from supervisor.embedded import Urls
 from supervisor.store import Store
-from tests.support.fake_replica import FakeReplica
+from tests.support.fake_replica import LendingReplica
 from tests.support.scene import Scene
 from tests.support.slowness import patient
 
@@ -47,11 +46,6 @@ KERNEL = (
 )
 FOR_ALL = ("not_a_server_error",)
 OURS = (*FOR_ALL, "status_code_conformance", "content_type_conformance", "response_schema_conformance")
-
-
-@dataclass
-class LendingReplica(FakeReplica):
-    work_store: Store | None = None
 
 
 @pytest.fixture

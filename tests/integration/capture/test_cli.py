@@ -11,12 +11,14 @@ from tests.support.command_line import Cli
 SHAPE = ["session_id", "state", "error", "schedule_date", "version", "payload"]
 
 
-async def test_submit_answers_in_the_pinned_shape(cli: Cli, tmp_path: Path) -> None:
+async def test_submit_answers_in_the_pinned_shape(cli: Cli, tmp_path: Path, world: World) -> None:
     (tmp_path / "a.png").write_bytes(picture(*DAY))
     (tmp_path / "b.png").write_bytes(picture(DAY[0]))
     made = (await cli("capture", "submit", "--user", "7", "a.png", "b.png", "--json")).json()
     assert list(made)[: len(SHAPE)] == SHAPE
     assert (made["state"], made["version"], made["payload"]) == ("pending", None, None)
+    audited = "SELECT bool_and(actor LIKE 'cli:%') FROM supervisor.audit WHERE action = 'capture.submit'"
+    assert await world.admin.fetchval(audited)
     shown = (await cli("capture", "show", made["session_id"], "--json")).json()
     assert shown == made
     [listed] = (await cli("capture", "list", "--user", "7", "--json")).json()

@@ -43,7 +43,7 @@ async def send(fleet: Fleet, *contents: bytes, user: int = 7) -> UUID:
     artifacts = open_artifacts(load_artifact_settings(), fleet.directory / "state")
     try:
         pictures = [Picture(f"picture {number}", BytesIO(one)) for number, one in enumerate(contents)]
-        session, _ = await submit(store, artifacts, user, pictures)
+        session, _ = await submit(store, artifacts, "test", user, pictures)
         return session
     finally:
         await artifacts.aclose()

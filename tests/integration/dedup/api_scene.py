@@ -7,7 +7,7 @@ no test of this domain makes one.
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from supervisor.config import Settings
 from supervisor.domain import Domain
 from supervisor.embedded import Urls
 from supervisor.store import Store
-from tests.support.fake_replica import FakeReplica
+from tests.support.fake_replica import FakeReplica, LendingReplica
 from tests.support.lending import Shared
 from tests.support.module_place import empty, module_place
 from tests.support.sessions import borrow, give_back
@@ -33,13 +33,6 @@ ADD_FILES = """INSERT INTO dedup.library_files (library_id, relative_path, size_
                  FROM dedup.library_roots l,
                       unnest($2::text[], $3::bigint[], $5::bytea[]) AS x (path, size, digest)
                 WHERE l.name = $1 RETURNING id"""
-
-
-@dataclass
-class LendingReplica(FakeReplica):
-    """One that lends out the rights of its worker."""
-
-    work_store: Store = field(kw_only=True)
 
 
 @dataclass

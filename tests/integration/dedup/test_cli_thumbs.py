@@ -45,6 +45,8 @@ async def test_one_is_asked_for_once(cli: Cli, shelf: Shelf, tmp_path: Path) -> 
     again = (await cli("thumbs", "request", str(file), "--json")).json()
     assert again["thumb_key"] == asked["thumb_key"]
     other = (await cli("thumbs", "request", str(file), "--format", "jpeg", "--size", "64", "--json")).json()
+    audited = "SELECT count(*) FROM supervisor.audit WHERE action = 'thumbs.request' AND actor LIKE 'cli:%'"
+    assert await shelf.value(audited) == 2, "what was there already is no second one"
     assert other["thumb_key"] != asked["thumb_key"]
     assert await shelf.value("SELECT count(*) FROM dedup.thumbnails") == 2
     await make(shelf)

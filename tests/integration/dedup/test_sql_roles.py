@@ -19,7 +19,7 @@ EXECUTE: dict[str, set[str]] = {
     "cancel_job": CONTROL, "reset_job": CONTROL, "return_retryable": CONTROL,
     "cancel_for_ended_runs": CONTROL,
     "drop_unwanted_hashes": CONTROL, "retry_thumbnails": CONTROL, "request_thumbnail": CONTROL,
-    "schedule_cleanup": CONTROL, "request_checkpoint": CONTROL,
+    "schedule_cleanup": CONTROL, "request_checkpoint": CONTROL, "note_work": CONTROL,
     "request_for_run": WORKER, "cancel_for_run": WORKER, "begin_scan": WORKER, "record_scan": WORKER,
     "find_known": WORKER, "fold_moves": WORKER, "empty_library": CONTROL, "end_scan": WORKER,
     "plan_hash": WORKER, "read_hash_batch": WORKER,

@@ -41,7 +41,7 @@ async def test_an_upload_is_kept_and_attached(scene: Scene) -> None:
     content = await scene.http.get(body["content_url"])
     assert content.content == PNG
     ref = (await scene.get(f"/refs/{body['ref_id']}")).json()
-    assert (ref["role"], ref["position"], ref["created_by"]) == ("cover", 0, "api")
+    assert (ref["role"], ref["position"], ref["created_by"]) == ("cover", 0, "loopback")
     [kept] = scene.artifacts()
     assert kept.relative_to(scene.shelf).parts[:3] == ("media", hash_of(PNG)[:2], hash_of(PNG)[2:4])
 
@@ -106,7 +106,7 @@ async def test_a_taken_slot_says_what_to_do(scene: Scene) -> None:
         (PNG, {"position": -1}, 422, "POSITION_OUT_OF_RANGE"),
         (b"plain", {}, 415, "TYPE_NOT_ALLOWED"),
         (HTML, {}, 415, "TYPE_NOT_ALLOWED"),
-        (PNG, {"workspace": "closed"}, 403, "NOT_PERMITTED"),
+        (PNG, {"workspace": "closed", "actor": "carl"}, 403, "NOT_PERMITTED"),
     ],
 )
 async def test_a_rejection_is_the_clients_affair(

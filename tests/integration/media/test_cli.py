@@ -42,6 +42,7 @@ async def test_a_file_is_attached(cli: Cli, pictures: tuple[str, str], world: Wo
     blob = (await cli("media", "show", said["blob_hash"], "--json")).json()
     assert (blob["active_refs"], len(blob["refs"])) == (0, 1)
     assert await world.value("SELECT DISTINCT created_by LIKE 'cli:%' FROM public.media_refs")
+    assert await world.value("SELECT bool_and(principal LIKE 'cli:%') FROM public.media_write_events")
 
 
 async def test_a_request_is_sent_again_and_told(cli: Cli, pictures: tuple[str, str]) -> None:
@@ -133,7 +134,7 @@ async def test_the_rules_are_changed(cli: Cli, pictures: tuple[str, str], world:
     attach = ("media", "attach", pictures[0], *WHERE, "--role", "poster")
     assert (await cli(*attach)).code == 0
     assert (await cli("media", "writers", "w1", "user:7")).code == 0
-    assert (await cli(*attach, "--position", "0")).code == 4
+    assert (await cli(*attach, "--actor", "user:8")).code == 4
     assert (await cli(*attach, "--actor", "user:7")).code == 0
     assert (await cli("media", "writers", "w1", "--everybody")).code == 0
     assert (await cli("media", "rendition", "big", "--size", "900")).code == 0

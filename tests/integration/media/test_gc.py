@@ -15,7 +15,7 @@ from actors.media.content import examine
 from actors.media.leases import COLLECTIONS as LEASE
 from actors.media.shelf import PREFIX, open_shelf
 from actors.media.upload import upload
-from actors.media.write import Answer, Request, Slot, write
+from actors.media.write import Answer, Request, Slot, Writer, write
 from supervisor.artifacts import Artifacts
 from supervisor.artifacts.references import Source, list_references, protected_keys
 from supervisor.config import load_settings
@@ -27,6 +27,7 @@ from tests.support.row_work import at_work
 from tests.support.sessions import give_back
 
 HASHES = "SELECT file_hash FROM public.media_blobs"
+ANNA = Writer.of("anna", is_admin=False)
 
 
 class Shop:
@@ -39,7 +40,7 @@ class Shop:
         self.place = place
 
     async def attach(self, content: bytes, position: int = 0, role: str = "attachment") -> Answer:
-        wish = Request(uuid4(), "attach", "anna", Slot("w1", "post", "7", role, position))
+        wish = Request(uuid4(), "attach", ANNA, Slot("w1", "post", "7", role, position))
         return await self.send(content, wish)
 
     async def send(self, content: bytes, wish: Request) -> Answer:
@@ -228,7 +229,7 @@ async def test_a_removal_that_waits_for_an_attach_keeps_it(shop: Shop) -> None:
 
 async def test_what_an_interrupted_upload_left_is_found(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """R002-32: a crash between artifact and row leaves an artifact that no row names, and nothing else."""
-    world, wish = shop.world, Request(uuid4(), "attach", "anna", Slot("w1", "post", "7", "attachment", 0))
+    world, wish = shop.world, Request(uuid4(), "attach", ANNA, Slot("w1", "post", "7", "attachment", 0))
 
     class Crash(Exception):
         pass
@@ -291,10 +292,10 @@ async def test_an_artifact_that_cannot_be_removed_is_tried_again(
 async def test_a_stored_content_that_comes_again_is_young_again(shop: Shop) -> None:
     """R002-26: whoever uploads it is about to use it."""
     world = shop.world
-    wish = Request(uuid4(), "store", "anna")
+    wish = Request(uuid4(), "store", ANNA)
     await shop.send(b"content", wish)
     await world.admin.execute("UPDATE public.media_blobs SET unreferenced_since = now() - interval '1 year'")
     await world.set("media_gc_execute", "true")
-    again = await shop.send(b"content", Request(uuid4(), "store", "anna"))
+    again = await shop.send(b"content", Request(uuid4(), "store", ANNA))
     assert again.decision == "DUPLICATE"
     assert await shop.queue() == 0

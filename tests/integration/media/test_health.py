@@ -134,6 +134,15 @@ async def test_a_story_without_an_end_is_found(world: World, store: Store, kept:
     assert fault.advice
 
 
+async def test_a_workspace_that_only_admins_write_to_is_told(world: World, store: Store) -> None:
+    """Names alone let everybody write who said one, in releases before."""
+    await world.control.execute("SELECT media.save_writers('root', 'w1', '{token:shop,user:7}')")
+    assert "media: writers" not in {one.name for one in await findings(store)}
+    await world.control.execute("SELECT media.save_writers('root', 'w2', '{user:7}')")
+    [found] = [one for one in await findings(store) if one.name == "media: writers"]
+    assert (found.result, "w2" in found.found, "w1" in found.found) == ("warn", True, False)
+
+
 async def test_a_question_that_takes_too_long_is_told(world: World, store: Store) -> None:
     """R002-49: the others are still answered."""
     await world.attached("a")

@@ -247,11 +247,12 @@ async def test_no_runtime_role_writes_or_makes_a_table(world: World, role: str) 
             ):
                 await refused("42501", other.execute(statement))
         await refused("42501", other.execute("CREATE TABLE public.mine (id integer)"))
-        inner = "SELECT media.perform(NULL,NULL,NULL,true,NULL,NULL,NULL,NULL,NULL,NULL)"
+        inner = "SELECT media.perform(NULL,NULL,NULL,NULL,true,NULL,NULL,NULL,NULL,NULL,NULL)"
         await refused("42501", other.execute(inner))
         if role != "control":
-            call = "SELECT media.write(NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL)"
-            await refused("42501", other.execute(call))
+            for arguments in (11, 13):
+                call = f"SELECT media.write({', '.join(['NULL'] * arguments)})"
+                await refused("42501", other.execute(call))
     finally:
         await other.close()
     assert hash_of("a") == await world.value("SELECT file_hash FROM public.media_blobs")

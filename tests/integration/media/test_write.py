@@ -131,18 +131,65 @@ async def test_what_the_rules_reject(world: World, where: Any, content: dict[str
 
 async def test_who_writes_to_a_workspace(world: World) -> None:
     """R002-34: exactly those who are named, to all that is in it; a workspace nobody named is open."""
-    await world.control.execute("SELECT media.save_writers('root', 'w1', '{berta,carl}')")
-    ref = (await world.attach("a", actor="berta"))["ref_id"]
+    await world.control.execute("SELECT media.save_writers('root', 'w1', '{token:shop,berta,carl}')")
+    shop: dict[str, Any] = {"actor": "berta", "principal": "token:shop"}
+    ref = (await world.attach("a", **shop))["ref_id"]
     assert ref is not None
     for answer in (
         await world.attach("b"),
         await world.move(ref, 3),
         await world.detach(ref),
-        await world.attach("b", actor="renditions"),
+        await world.attach("b", actor="renditions", principal="token:other"),
+        await world.attach("b", actor="berta", principal="token:other"),
+        await world.detach(ref, actor="token:shop", principal="token:other"),
+        await world.attach("b", actor="dora", principal="token:shop"),
+        await world.attach("b", actor="dora", principal="cli:root", is_admin=True),
     ):
         assert (answer["result"], answer["error_code"]) == ("REJECTED", "NOT_PERMITTED")
+    for name, who in (("b", {"actor": "token:shop"}), ("c", shop), ("d", shop | {"actor": "carl"})):
+        assert (await world.attach(name, **who))["result"] == "OK_REPLACED"
+    for actor in ("berta", "cli:root"):
+        answer = await world.attach(actor, actor=actor, principal="cli:root", is_admin=True)
+        assert answer["result"] == "OK_REPLACED"
+    await world.control.execute("SELECT media.save_writers('root', 'w1', '{token:shop}')")
+    answer = await world.attach("e", actor="whoever", principal="token:shop")
+    assert answer["result"] == "OK_REPLACED", "no name bounds it"
     await world.control.execute("SELECT media.save_writers('root', 'w1', '{}')")
-    assert (await world.detach(ref))["result"] == "OK_REPLACED"
+    assert (await world.detach(answer["ref_id"]))["result"] == "OK_REPLACED"
+
+
+async def test_the_story_has_who_wrote_beside_on_whose_behalf(world: World) -> None:
+    """R002-47: each event of a request, rejected ones too."""
+    requests = uuid4(), uuid4()
+    await world.attach("a", request=requests[0], actor="user:7", principal="token:shop")
+    await world.attach(
+        "a", slot(role="nonsense"), request=requests[1], actor="user:7", principal="token:shop"
+    )
+    for request in requests:
+        told = {(event["actor"], event["principal"]) for event in await world.events(request)}
+        assert told == {("user:7", "token:shop")}
+    [ref] = (await world.refs()).values()
+    assert (await world.row(ref))["created_by"] == "user:7"
+
+
+async def test_a_replica_of_the_release_before_writes_as_it_did(world: World) -> None:
+    """It names the actor of the request and nobody else."""
+    old = "SELECT * FROM media.write($1, 'attach', $2, $3, $4, $5, $6, $7, NULL, $8::text::jsonb, NULL)"
+    await world.control.execute("SELECT media.save_writers('root', 'w1', '{berta}')")
+    request = uuid4()
+    for actor, result in (("carl", "REJECTED"), ("berta", "OK_INSERTED")):
+        content = json.dumps(blob("a"))
+        row = await world.control.fetchrow(old, request, actor, *SLOT, content)
+        assert row is not None
+        assert row["result"] == result
+        assert {event["principal"] for event in await world.events(request)} == {None}
+        request = uuid4()
+
+
+async def test_a_write_without_an_author_is_refused(world: World) -> None:
+    call = "SELECT media.write($1, 'detach', 'a', $2, $3, NULL, NULL, NULL, NULL, NULL, 1, NULL, NULL)"
+    for principal, is_admin in ((None, False), ("", False), ("token:a", None)):
+        await refused("TN022", world.control.execute(call, uuid4(), principal, is_admin))
 
 
 async def test_the_rules_are_rows_that_people_change(world: World) -> None:

@@ -14,7 +14,7 @@ from blake3 import blake3
 from supervisor.embedded import Urls
 from tests.support.sessions import borrow, give_back
 
-WRITE = "SELECT * FROM media.write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::text::jsonb, $11)"
+WRITE = "SELECT * FROM media.write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12::text::jsonb, $13)"
 SLOT = ("w1", "post", "7", "gallery", 0)
 COVER = ("w1", "post", "7", "cover", 0)
 NO_SLOT = (None, None, None, None, None)
@@ -61,11 +61,15 @@ class World:
         on_occupied: str | None = None,
         request: UUID | None = None,
         actor: str = "anna",
+        principal: str | None = None,
+        is_admin: bool = False,
         by: "asyncpg.Connection[asyncpg.Record] | None" = None,
     ) -> asyncpg.Record:
+        """As somebody who writes for nobody else, unless `principal` says so."""
         facts = None if content is None else json.dumps(content)
+        who = (actor, principal or actor, is_admin)
         row = await (by or self.control).fetchrow(
-            WRITE, request or uuid4(), action, actor, *where, ref, facts, on_occupied
+            WRITE, request or uuid4(), action, *who, *where, ref, facts, on_occupied
         )
         assert row is not None
         return row

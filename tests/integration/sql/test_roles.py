@@ -24,6 +24,7 @@ EXECUTE: dict[str, set[str]] = {
     "enqueue": {"control", "client"},
     "enqueue_many": {"control", "client"},
     "trigger_jobs": {"control"},
+    "note_recovery": LEADER, "by_login": NOBODY,
     "request_cancel": LEADER, "request_retry": LEADER, "request_drain": LEADER, "request_resign": LEADER,
     "save_job": LEADER, "remove_job": LEADER, "save_setting": LEADER,
     "apply_jobs": LEADER,
