@@ -8,7 +8,7 @@ skips the grace.
 
 import asyncio
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -66,6 +66,8 @@ class Replica:
         self.worker_id = self._identity.worker_id
         self.metrics = Metrics()
         self.draining = False
+        self.announce: Callable[[int], None] = void
+        """Called with the port once requests are answered."""
         self._memory = memory = Memory()
         self.store = Store(urls.control, name=f"tenure/{self.worker_id}", pooled=pooled, memory=memory)
         # renewals wait for nobody, and domains' duties that stall keep nobody else waiting
@@ -259,6 +261,7 @@ class Replica:
 
         def ready(port: int) -> None:
             _log.info("serving", url=f"http://{settings.http_host}:{port}/")
+            self.announce(port)
             task_status.started()
 
         doorway = Doorway(self, lambda: create_app(self, self._domains))

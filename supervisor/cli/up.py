@@ -1,15 +1,25 @@
 """`tenure up`: one replica in the foreground, or several with an embedded database under one parent."""
 
+from contextlib import ExitStack
+from functools import partial
 from typing import Annotated
 
 import anyio
 import typer
+from pydantic import SecretStr
 
 from schemas.migrate import check
-from supervisor.cli import session
+from supervisor import umask
+from supervisor.cli import output, session
 from supervisor.cli.sample import seed
 from supervisor.config import Settings, load_settings
+from supervisor.errors import TenureError
+from supervisor.login_codes import LINK_NOTE, LoginCodes
+from supervisor.logs import configure, logger
+from supervisor.serving import register, url_of
+from supervisor.state_dir import UnusableDirectory, close_state_dir, make_state_dir
 from supervisor.store import Store
+from supervisor.token_file import load_token
 
 
 def up(
@@ -26,6 +36,9 @@ def up(
     Without TENURE_DATABASE_URL an embedded PostgreSQL is started and migrated. With one the schema must be
     there: `tenure migrate` makes it.
 
+    Without TENURE_API_TOKEN, on loopback, a token is made in the state directory, and a link is printed that
+    logs in one browser: `tenure open` prints another.
+
     Examples:
 
     - `tenure up --replicas 3 --sample`   three replicas, a database and something to look at
@@ -34,7 +47,6 @@ def up(
     # Loaded here: the other commands start faster without the web server and the domains.
     from supervisor.api.server import check_bind  # noqa: PLC0415
     from supervisor.fleet import run_fleet  # noqa: PLC0415
-    from supervisor.logs import configure  # noqa: PLC0415
     from supervisor.wiring import run_replica  # noqa: PLC0415
 
     settings = load_settings() if port is None else load_settings(http_port=port)
@@ -44,11 +56,45 @@ def up(
     session.check_urls(settings)
     if settings.database_url is not None:
         anyio.run(check, session.control_url(settings)).refuse_old()
+    umask.restrict()
+    given, settings = settings, _with_token(settings)
     if replicas > 1 or settings.database_url is None:
         return run_fleet(settings, replicas, prepare=_seed if sample else None)
     if sample:
         anyio.run(_seed, settings)
-    return run_replica(settings)
+    with ExitStack() as registered:
+        show = given.api_token is None
+        return run_replica(settings, announce=partial(_announce, settings, registered, show))
+
+
+def _with_token(settings: Settings) -> Settings:
+    """Close the state directory to other users; on loopback, take its token where none is set."""
+    from supervisor.api.server import is_loopback  # noqa: PLC0415  the web server
+
+    state, token = settings.state_dir, settings.api_token
+    try:
+        if token is None and is_loopback(settings.http_host):
+            make_state_dir(state)
+            token = SecretStr(load_token(state))
+        for path in close_state_dir(state):
+            logger("up").warning("other users may reach this", path=str(path))
+    except OSError as error:
+        raise UnusableDirectory(path=error.filename or state, what=error.strerror or error) from error
+    return settings.model_copy(update={"api_token": token})
+
+
+def _announce(settings: Settings, registered: ExitStack, show: bool, port: int) -> None:
+    """Let `tenure open` find this replica, and print the way in where it is asked for."""
+    if settings.api_token is None:
+        return
+    url = url_of(settings.http_host, port)
+    try:
+        registered.callback(register(settings.state_dir, url))
+        if show:
+            output.say(f"  console   {LoginCodes(settings.state_dir).link(url)}")
+            output.say(LINK_NOTE)
+    except (OSError, TenureError) as error:
+        logger("up").warning("`tenure open` cannot find this replica", reason=str(error))
 
 
 async def _seed(settings: Settings) -> None:

@@ -118,7 +118,7 @@ async def test_reading_and_acting_need_no_script(scene: Scene, console: str, bro
         "SELECT actor, action FROM supervisor.audit ORDER BY id DESC LIMIT 3"
     )
     assert {row["action"] for row in audited} == {"run.cancel", "worker.drain", "setting.set"}
-    assert {row["actor"] for row in audited} == {"loopback"}
+    assert {row["actor"] for row in audited} == {"TENURE_API_TOKEN"}
 
 
 async def test_a_page_goes_on_by_itself_and_keeps_what_one_does_in_it(
@@ -164,7 +164,7 @@ async def test_a_token_opens_the_console(browser: Sight, database: Urls, scene: 
     """Where a token is needed, the login page takes it, and the session acts through its forms."""
     await furnish(scene)
     async with booth(database, api_token="open sesame, open sesame") as address:
-        eyes = await browser.open(address)
+        eyes = await browser.open(address, known=False)
         await eyes.page.goto(address + "/workers")
         assert not await eyes.complaints()
         await eyes.shoot("login")
