@@ -154,7 +154,9 @@ BEGIN
     wanted := jsonb_populate_record(saved, p_spec
         - '{id,name,created_at,updated_at,removed_at,fired_until,next_fire_at,schedule_error,takes}'::text[]);
     IF NOT p_programs AND p_spec - 'enabled' <> '{}' THEN
-        PERFORM supervisor.refuse_program(saved);
+        IF NOT p_create THEN
+            PERFORM supervisor.refuse_program(saved);
+        END IF;
         PERFORM supervisor.refuse_program(wanted);
     END IF;
     IF p_create OR p_spec ?| '{domain,action,payload,parameters,cron,event_type}' THEN
