@@ -60,10 +60,12 @@ def _read(path: Path) -> str:
     except OSError as error:
         what = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
         raise UnusableToken(path=path, what=what) from None
-    with os.fdopen(handle, errors="replace") as file:
+    try:
         if complaint := _complaint(os.fstat(handle)):
             raise UnusableToken(path=path, what=complaint)
-        token = file.read(4096).strip()
+        token = os.read(handle, 4096).decode(errors="replace").strip()
+    finally:
+        os.close(handle)
     if len(token) < API_TOKEN_LENGTH or not token.isascii() or not token.isprintable():
         raise UnusableToken(path=path, what=f"it is not {API_TOKEN_LENGTH} or more plain characters")
     return token

@@ -171,9 +171,10 @@ def test_who_serves_is_known_until_it_ends(state: Path) -> None:
 
 def test_an_address_that_another_user_wrote_is_not_believed(state: Path) -> None:
     """A link that leads to a server of his would give him its code."""
-    register(state, "http://127.0.0.1:8080/")
+    end = register(state, "http://127.0.0.1:8080/")
     (state / "serving").chmod(0o755)
     assert addresses(state) == []
+    end()
 
 
 def test_an_address_is_one_that_a_browser_on_this_machine_can_open() -> None:
