@@ -5,6 +5,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from actors import DOMAINS
 from supervisor.api import create_app
@@ -30,7 +31,7 @@ async def scene(database: Urls) -> AsyncIterator[Scene]:
         yield scene
 
 
-def near(scene: Scene, app: object = None) -> httpx.AsyncClient:
+def near(scene: Scene, app: FastAPI | None = None) -> httpx.AsyncClient:
     transport = httpx.ASGITransport(app or scene.app, client=("127.0.0.1", 50000))
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080")
 
