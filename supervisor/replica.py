@@ -11,7 +11,7 @@ probes and metrics alone, and does the rest as every other.
 
 import asyncio
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,6 +69,8 @@ class Replica:
         self.worker_id = self._identity.worker_id
         self.metrics = Metrics(candidate=urls.control is not None)
         self.draining = False
+        self.announce: Callable[[int], None] = void
+        """Called with the port once requests are answered."""
         self._memory = memory = Memory()
         self._urls = urls
         self._domains = domains
@@ -278,6 +280,7 @@ class Replica:
 
         def ready(port: int) -> None:
             _log.info("serving", url=f"http://{settings.http_host}:{port}/")
+            self.announce(port)
             task_status.started()
 
         make = refuse_all if self._control is None else partial(create_app, self, self._domains)

@@ -4,7 +4,7 @@ What a replica needs is loaded when one is run: the command line asks here too, 
 """
 
 import gc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -125,8 +125,12 @@ def warn(settings: Settings) -> None:
             logger(domain.name).warning(what)
 
 
-def run_replica(settings: Settings, replica_class: "type[Replica] | None" = None) -> int:
-    """Run one replica until it is told to leave; the exit code."""
+def run_replica(
+    settings: Settings,
+    replica_class: "type[Replica] | None" = None,
+    announce: Callable[[int], None] | None = None,
+) -> int:
+    """Run one replica until it is told to leave; the exit code. `announce` gets the port when it answers."""
     # the web server and all that work is made of, for the one command that needs them
     from supervisor import logs  # noqa: PLC0415
     from supervisor.replica import Replica  # noqa: PLC0415
@@ -135,13 +139,15 @@ def run_replica(settings: Settings, replica_class: "type[Replica] | None" = None
     check_domains(settings)
     warn(settings)
     try:
-        anyio.run(_run, settings, replica_class or Replica)
+        anyio.run(_run, settings, replica_class or Replica, announce)
     except BaseExceptionGroup as group:
         raise only_expected(group) from None
     return 0
 
 
-async def _run(settings: Settings, replica_class: "type[Replica]") -> None:
+async def _run(
+    settings: Settings, replica_class: "type[Replica]", announce: Callable[[int], None] | None
+) -> None:
     urls = runtime_urls(settings)
     (await check(urls.control or urls.worker)).refuse_old()
     if urls.control is None:
@@ -149,6 +155,7 @@ async def _run(settings: Settings, replica_class: "type[Replica]") -> None:
     else:
         await _check_entrance(settings, urls.control)
     replica = replica_class(settings, urls, chosen_actors(settings), DOMAINS)
+    replica.announce = announce or replica.announce
     _settle_collector()
     await replica.run()
 

@@ -108,7 +108,7 @@ def _with_output(thumbs: Path, source: int, relpath: str, token: UUID) -> Canvas
     draft = b".%s-%s" % (name, str(token).encode())
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        output = os.open(draft, flags, 0o644, dir_fd=directory.fd)
+        output = os.open(draft, flags, 0o600, dir_fd=directory.fd)
     except BaseException:
         directory.close()
         raise

@@ -93,7 +93,7 @@ class GitMirror:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[GitRepository]:
         """The mirror, as the repository is now. It is this block's alone until it is left."""
-        await to_thread.run_sync(lambda: self._directory.mkdir(parents=True, exist_ok=True))
+        await to_thread.run_sync(lambda: self._directory.mkdir(mode=0o700, parents=True, exist_ok=True))
         with _lock_file(self._directory / f"{int(self._repo_id)}.lock") as handle:
             await self._lock(handle)
             await self._update()

@@ -59,7 +59,7 @@ def _made(place: Path) -> None:
     """All of it or nothing: made beside its place, and then put there."""
     if place.exists():
         return
-    place.parent.mkdir(parents=True, exist_ok=True)
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix="sample-", dir=place.parent))
     try:
         _git(draft, "init", "--quiet", "--bare", "--initial-branch=main")

@@ -28,7 +28,7 @@ async def scratch_under(above: Path) -> AsyncIterator[Path]:
 
 
 def _made(above: Path) -> tuple[Path, int]:
-    above.mkdir(parents=True, exist_ok=True)
+    above.mkdir(mode=0o700, parents=True, exist_ok=True)
     while True:
         place = Path(tempfile.mkdtemp(prefix="scratch-", dir=above))
         if (lock := _locked(place)) is not None:

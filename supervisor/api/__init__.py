@@ -2,7 +2,7 @@
 
 `/healthz` says that the process answers, and never touches the database: a database that is down must not
 make Kubernetes restart every replica. `/readyz` says that it can work. Both and `/metrics` need no token.
-Everything else does (access.py), except on loopback while TENURE_API_TOKEN is unset.
+Everything else does (access.py), also on loopback.
 """
 
 from collections.abc import Sequence

@@ -6,8 +6,9 @@ only the database is asked again; argon2 runs once for each token in a process. 
 bounded by the turnstile and by the limiter of its address; what was right before passes both, also behind a
 proxy whose address it shares with somebody who guesses.
 
-The token of the environment needs no database. It always passes the limiter: people choose it, and whoever
-guesses from an address that has no guess left does not get to know when one is right.
+The token of the environment, or of the state directory, needs no database. It always passes the limiter:
+people choose it, and whoever guesses from an address that has no guess left does not get to know when one is
+right.
 """
 
 import hmac
@@ -22,14 +23,14 @@ import anyio.to_thread
 
 from supervisor.api.credentials import Given, digest_of, form_token, new_session, shared_proof
 from supervisor.api.limiter import Limiter, Turnstile
-from supervisor.api.openness import Openness
-from supervisor.api.principal import LOOPBACK, SHARED, Principal, token_principal
+from supervisor.api.principal import SHARED, Principal, token_principal
 from supervisor.api.recent import Recent
 from supervisor.api.server import is_loopback
 from supervisor.api.tokens import Token, decoy
 from supervisor.clock import Clock
 from supervisor.config import Settings
 from supervisor.errors import BadSettings, TenureError
+from supervisor.login_codes import LoginCodes
 from supervisor.logs import logger
 from supervisor.store import Store
 
@@ -49,7 +50,7 @@ class Asking:
     form_token: str = field(default="", repr=False)
     """Of a session: what its forms must bring along."""
     by_hand: bool = False
-    """Sent by whoever asks; a cookie, or the way from loopback, comes with every request of a browser."""
+    """Sent by whoever asks; a cookie comes with every request of a browser."""
 
 
 Found = tuple[Asking, float | None]
@@ -57,11 +58,10 @@ Found = tuple[Asking, float | None]
 
 class Access:
     def __init__(self, settings: Settings, store: Store, clock: Clock | None = None) -> None:
-        self._may_be_open = settings.api_token is None and is_loopback(settings.http_host)
         self._shared = settings.api_token.get_secret_value().encode() if settings.api_token else b""
         self._store = store
         self._clock = clock or Clock()
-        self._openness = Openness(store, self._clock, TRUST_SECONDS)
+        self._codes = LoginCodes(settings.state_dir)
         self._limiter = Limiter(self._clock)
         self._turnstile = Turnstile(AT_ONCE, WAITING)
         self._right: Recent[bytes, tuple[Asking, float]] = Recent(REMEMBERED)
@@ -75,12 +75,7 @@ class Access:
         """A token that is wrong is not made good by anything else that came with it."""
         if given.bearer is not None:
             return await self.by_token(given.bearer, address)
-        asking = None if given.session is None else await self.by_session(given.session, address)
-        return Asking(LOOPBACK) if asking is None and await self.is_open(given) else asking
-
-    async def is_open(self, given: Given) -> bool:
-        """Whether this request needs no credentials."""
-        return self._may_be_open and not given.forwarded and await self._openness.holds()
+        return None if given.session is None else await self.by_session(given.session, address)
 
     async def by_token(self, token: bytes, address: str) -> Asking | None:
         digest = digest_of(token)
@@ -96,8 +91,18 @@ class Access:
     async def open_session(self, token: bytes, address: str, before: bytes | None) -> bytes | None:
         """A new session, in place of the one that the browser had before."""
         asking = await self.by_token(token, address)
-        if asking is None:
+        return None if asking is None else await self._begin_session(asking, before)
+
+    async def open_session_by_code(self, code: str, address: str, before: bytes | None) -> bytes | None:
+        """A new session of the shared token, for who may use the state directory. The code is used up."""
+        self._limiter.check(address)
+        if not self._shared or not await anyio.to_thread.run_sync(self._codes.take, code):
+            if self._limiter.note_failure(address):
+                _log.warning("too many wrong credentials", address=address)
             return None
+        return await self._begin_session(Asking(SHARED), before)
+
+    async def _begin_session(self, asking: Asking, before: bytes | None) -> bytes | None:
         session = new_session()
         proof = shared_proof(session, self._shared) if asking.token_id is None else None
         replaced = None if before is None else digest_of(before)

@@ -11,9 +11,6 @@ from typing import Final
 from starlette.types import Scope
 
 COOKIE: Final = "tenure_session"
-PROXY_HEADERS: Final = frozenset(
-    {b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip"}
-)
 _COOKIE_FORM: Final = re.compile(rb"[A-Za-z0-9_-]{43}")
 
 
@@ -23,8 +20,6 @@ class Given:
     session: bytes | None = field(default=None, repr=False)
     stale_cookie: bool = False
     """There is a cookie of ours that cannot be a session."""
-    forwarded: bool = False
-    """Somebody else's request, brought by a proxy: that the proxy is near says nothing."""
 
 
 class Ambiguous(Exception):
@@ -42,7 +37,6 @@ def given_by(scope: Scope) -> Given:
         bearers[0] if bearers else None,
         session if fits else None,
         bool(session or cookies) and not fits,
-        any(_is_of_proxy(key.lower()) for key, _ in scope["headers"]),
     )
 
 
@@ -63,10 +57,6 @@ def form_token(session: bytes) -> str:
 def shared_proof(session: bytes, shared: bytes) -> bytes:
     """That the session began with this token of the environment; without the cookie it says nothing."""
     return hmac.digest(session, b"tenure shared\0" + shared, "sha256")
-
-
-def _is_of_proxy(header: bytes) -> bool:
-    return header in PROXY_HEADERS or header.startswith(b"x-forwarded-")
 
 
 def _bearer(value: bytes) -> bytes:

@@ -2,14 +2,13 @@
 
 A refusal is told before the body is read. Safe by default: a path is closed unless it stands here as open,
 and a method that may change something needs the role `operate`, whatever its route says; a route can only ask
-for more. What a browser sends by itself (a session's cookie, or anything at all to an open loopback) changes
-nothing unless it comes from a page of ours.
+for more. What a browser sends by itself, a session's cookie, changes nothing unless it comes from a page of
+ours.
 
-Where the server is open it is on loopback, and there the Host header must name loopback: otherwise a web page
-could reach it through a name that it points at 127.0.0.1. What a proxy brings is never let in for being near.
+Nobody is let in for being near, so no name in the Host header opens anything: a web page that points a name
+of its own at this server comes without the cookie, which belongs to another name, and has no token to send.
 """
 
-import re
 import traceback
 import uuid
 from collections.abc import Mapping
@@ -30,7 +29,7 @@ from supervisor.api.principal import NOBODY, Role, check_role
 from supervisor.api.probes import PROBES
 from supervisor.api.problem import Problem, problem, problem_of
 from supervisor.api.refusal_page import shown
-from supervisor.api.server import HEADER_BYTES, is_loopback
+from supervisor.api.server import HEADER_BYTES
 from supervisor.errors import OutcomeUnknown, TenureError
 from supervisor.logs import logger
 
@@ -40,7 +39,6 @@ THEME: Final = "/theme"
 STATIC: Final = "/static"
 OWN: Final = frozenset({LOGOUT, THEME})
 """What changes nothing but the asking browser's cookies: every role may."""
-HOST: Final = re.compile(r"(?P<name>localhost|[0-9.]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", re.IGNORECASE)
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 BODY_BYTES: Final = 512 * 1024
 LOGIN_BYTES: Final = 8 * 1024
@@ -107,10 +105,6 @@ class Gate:
             return receive
         given, address = _given(scope), address_of(scope)
         state["given"] = given
-        if not _names_loopback(headers.get("host", "")) and await self._access.is_open(given):
-            raise Refused(
-                problem(421, "not for this host", "without a token, only requests to loopback are answered")
-            )
         changes = scope["method"] not in SAFE_METHODS
         if path == LOGIN or _is_below(path, STATIC):
             if changes:
@@ -142,16 +136,15 @@ async def _checked(scope: Scope, headers: Headers, asking: Asking, receive: Rece
     if asking.by_hand:
         return receive
     _check_origin(headers)
-    if asking.form_token:
-        shown, receive = await shown_token(scope, receive)
-        if not is_token(shown, asking.form_token):
-            raise Refused(
-                problem(
-                    403,
-                    "the form's token is missing or not this session's",
-                    "open the page again; a script sends X-CSRF-Token, or a bearer token and no cookie",
-                )
+    shown, receive = await shown_token(scope, receive)
+    if not is_token(shown, asking.form_token):
+        raise Refused(
+            problem(
+                403,
+                "the form's token is missing or not this session's",
+                "open the page again; a script sends X-CSRF-Token, or a bearer token and no cookie",
             )
+        )
     return receive
 
 
@@ -225,12 +218,6 @@ def _head_bytes(scope: Scope) -> int:
     """The server's own bound holds only for a head that arrives in pieces; one that comes at once passes."""
     target = len(scope.get("raw_path") or b"") + len(scope["query_string"])
     return target + sum(len(name) + len(value) for name, value in scope["headers"])
-
-
-def _names_loopback(host: str) -> bool:
-    """Return whether it is a name or an address of this machine, with or without a port, and nothing else."""
-    parts = HOST.fullmatch(host)
-    return parts is not None and is_loopback(parts["name"])
 
 
 def _bounded(receive: Receive, most: int) -> Receive:

@@ -1,9 +1,14 @@
-"""The way into the console and out of it: a token typed into a form makes a session.
+"""The way into the console and out of it: a token typed into a form, or a link, makes a session.
 
 The session's cookie is new with each login and takes the place of the one before. It is sent by a browser to
 this server only, from pages of this server only, and no script can read it.
+
+A link (of `tenure open`) is used up by whoever follows it first. A browser that only fetches ahead, or a page
+that loads it as a part of itself, does not use it up: it stays good for the person. All links of a server log
+in as one principal, so by one nobody can be made to act as somebody else.
 """
 
+from collections.abc import Awaitable
 from html import escape
 from typing import Any, Final, Protocol
 from urllib.parse import quote
@@ -18,10 +23,13 @@ from supervisor.api.access import Access
 from supervisor.api.credentials import COOKIE, Given
 from supervisor.api.gate import LOGIN, LOGOUT, address_of
 from supervisor.api.limiter import Busy, TooManyRefusals
-from supervisor.api.origin import is_secure, local_path
+from supervisor.api.origin import is_followed, is_secure, local_path
 from supervisor.errors import TenureError
 
 TOKEN_LENGTH: Final = 4096
+USED: Final = "This link was used already, or is older than 15 minutes. Run `tenure open` for another."
+KNOWN: Final = "This browser is logged in all the same: the console is at /."
+UNUSED: Final = "This link logs in when it is opened by itself; it was not used up."
 PLAIN: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Log in - Tenure</title></head><body><main>
 <h1>Log in</h1>
@@ -32,7 +40,8 @@ PLAIN: Final = """<!doctype html>
 <input id="token" name="token" type="password" autocomplete="current-password" required autofocus></p>
 <p><button>Log in</button></p>
 </form>
-<p>A token is made by <code>tenure token create NAME --role view</code>.</p>
+<p>A token is made by <code>tenure token create NAME --role view</code>; on this server's machine
+<code>tenure open</code> prints a link that logs in.</p>
 </main></body></html>
 """
 
@@ -53,8 +62,16 @@ class Login:
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    async def show(self, request: Request, next: str = "/", again: str = "") -> Response:  # noqa: A002  as in the address
+    async def show(
+        self,
+        request: Request,
+        next: str = "/",  # noqa: A002  as in the address
+        again: str = "",
+        code: str = "",
+    ) -> Response:
         given, path = _given(request), local_path(next)
+        if code:
+            return await self._follow(request, code, path)
         if given.session is None and not again and request.headers.get("sec-fetch-site") == "cross-site":
             # A link from elsewhere: the browser keeps the cookie back. Asked again from here, it sends it.
             here = f"{LOGIN}?again=1&next={quote(path, safe='/')}"
@@ -68,22 +85,18 @@ class Login:
         token, path = _text(form, "token").strip(), local_path(_text(form, "next") or "/")
         if not 0 < len(token) <= TOKEN_LENGTH:
             return _page(request, path, 400, "Type a token.")
-        try:
-            session = await self._access.open_session(
-                token.encode(errors="replace"), address_of(request.scope), _given(request).session
-            )
-        except (TooManyRefusals, Busy) as error:
-            wait = {"Retry-After": str(error.facts["seconds"])}
-            return _page(request, path, 429, f"Refused: {error}; {error.advice}.", wait)
-        except TenureError:
-            return _page(request, path, 503, "The database does not answer; try again.")
-        if session is None:
-            refused = {"WWW-Authenticate": "Bearer"}
-            return _page(request, path, 401, "This token is wrong, expired or revoked.", refused)
-        answer = RedirectResponse(path, 303)
-        secure = is_secure(request.scope["scheme"], request.headers)
-        answer.set_cookie(COOKIE, session.decode(), httponly=True, samesite="strict", secure=secure)
-        return answer
+        opening = self._access.open_session(
+            token.encode(errors="replace"), address_of(request.scope), _given(request).session
+        )
+        return await _enter(request, path, opening, "This token is wrong, expired or revoked.")
+
+    async def _follow(self, request: Request, code: str, path: str) -> Response:
+        if not is_followed(request.headers):
+            return _page(request, path, 403, UNUSED)
+        before = _given(request).session
+        known = before is not None and await _is_known(self._access, before, request)
+        opening = self._access.open_session_by_code(code, address_of(request.scope), before)
+        return await _enter(request, path, opening, f"{USED} {KNOWN}" if known else USED)
 
     async def log_out(self, request: Request) -> Response:
         if (session := _given(request).session) is not None:
@@ -91,6 +104,22 @@ class Login:
         answer = RedirectResponse(LOGIN, 303)
         answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return answer
+
+
+async def _enter(request: Request, path: str, opening: Awaitable[bytes | None], refusal: str) -> Response:
+    try:
+        session = await opening
+    except (TooManyRefusals, Busy) as error:
+        wait = {"Retry-After": str(error.facts["seconds"])}
+        return _page(request, path, 429, f"Refused: {error}; {error.advice}.", wait)
+    except TenureError:
+        return _page(request, path, 503, "The database does not answer; try again.")
+    if session is None:
+        return _page(request, path, 401, refusal, {"WWW-Authenticate": "Bearer"})
+    answer = RedirectResponse(path, 303)
+    secure = is_secure(request.scope["scheme"], request.headers)
+    answer.set_cookie(COOKIE, session.decode(), httponly=True, samesite="strict", secure=secure)
+    return answer
 
 
 async def _is_known(access: Access, session: bytes, request: Request) -> bool:

@@ -6,6 +6,8 @@ from urllib.parse import urlsplit
 
 PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 PATH_LENGTH: Final = 2000
+PURPOSES: Final = ("sec-purpose", "purpose", "x-purpose", "x-moz")
+EARLY: Final = ("prefetch", "prerender", "preview")
 
 
 def is_foreign(headers: Mapping[str, str]) -> bool:
@@ -18,6 +20,15 @@ def is_foreign(headers: Mapping[str, str]) -> bool:
     if site is not None and site.strip().lower() not in {"same-origin", "none"}:
         return True
     return origin is not None and not _names_same_place(origin, headers.get("host", ""))
+
+
+def is_followed(headers: Mapping[str, str]) -> bool:
+    """Whether a person goes there, as far as a browser says: not a page that loads it, nor a fetch ahead."""
+    if any(word in headers.get(purpose, "").lower() for purpose in PURPOSES for word in EARLY):
+        return False
+    return headers.get("sec-fetch-mode", "navigate") == "navigate" and (
+        headers.get("sec-fetch-dest", "document") == "document"
+    )
 
 
 def is_secure(scheme: str, headers: Mapping[str, str]) -> bool:

@@ -27,12 +27,8 @@ class Principal:
     """The digest of the console's session it came with; a change by it needs the form's token too."""
 
 
-LOOPBACK: Final = Principal("loopback", Role.ADMIN)
-"""Where no token is set, the server is on loopback only, and whoever reaches it may do all."""
-
-
 SHARED: Final = Principal("TENURE_API_TOKEN", Role.ADMIN)
-"""The one token of the environment, as for a scraper or a first login."""
+"""The one token of the environment, or the one that `tenure up` made; a link logs in as it, too."""
 
 
 NOBODY: Final = Principal("nobody", Role.NONE)

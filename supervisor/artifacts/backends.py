@@ -27,7 +27,9 @@ def open_artifacts(settings: ArtifactSettings, state_dir: Path, backend: Backend
     }
     match backend:
         case "local":
-            return LocalArtifacts((settings.root or state_dir / "artifacts").absolute(), **options)
+            state = state_dir.absolute()
+            root = (settings.root or state / "artifacts").absolute()
+            return LocalArtifacts(root, private=root.is_relative_to(state), **options)
         case "file":
             return FileArtifacts(settings.uri or "", **options)
         case "object":

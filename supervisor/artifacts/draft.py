@@ -23,10 +23,9 @@ from supervisor.artifacts.errors import (
     TooLarge,
 )
 from supervisor.artifacts.key import IDENTITY
-from supervisor.artifacts.tree import FILE, TMP, Names, Tree, digest, is_named, require_plain
+from supervisor.artifacts.tree import FILE, TMP, Names, Tree, digest, grant, is_named, require_plain
 
 NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-FILE_MODE: Final = 0o640
 RENAME_NOREPLACE: Final = 1
 
 
@@ -50,7 +49,8 @@ class Draft:
                 self._create(inside)
 
     def _create(self, inside: int) -> None:
-        self._file = os.open(self._temporary, NEW, FILE_MODE, dir_fd=inside)
+        self._file = os.open(self._temporary, NEW, self._tree.modes.file, dir_fd=inside)
+        grant(self._file, self._tree.modes.file)
         self._tmp = os.dup(inside)
 
     @property

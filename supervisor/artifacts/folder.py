@@ -53,10 +53,11 @@ class FolderArtifacts(Artifacts):
         quota_bytes: int | None = None,
         former_places: Iterable[str] = (),
         make_root: bool = True,
+        private: bool = False,
         listed: int = LISTED,
     ) -> None:
         super().__init__(former_places)
-        self._tree = Tree(root, make_root=make_root)
+        self._tree = Tree(root, make_root=make_root, private=private)
         self._bounds = Bounds(allowed_prefixes=allowed_prefixes, max_file_size=max_file_size)
         self._quota = Quota(quota_bytes, self._count)
         self._group = Group(self._tree)

@@ -12,11 +12,13 @@ import os
 import stat
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from supervisor import umask
 from supervisor.artifacts import Entry
 from supervisor.artifacts.errors import (
     AccessDenied,
@@ -32,7 +34,6 @@ from supervisor.artifacts.key import IDENTITY, TEMPORARY
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: a pipe that somebody put there must not hold us
 FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-DIRECTORY_MODE: Final = 0o750
 PIECE: Final = 256 * 1024
 TMP: Final = "tmp"
 REMEMBERED: Final = 10_000
@@ -40,11 +41,25 @@ REMEMBERED: Final = 10_000
 Names = tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Modes:
+    directory: int
+    file: int
+
+
+SHARED: Final = Modes(0o750, 0o640)
+"""The group may read: a backup, a second server. The operator's umask can take that away."""
+PRIVATE: Final = Modes(0o700, 0o600)
+
+
 class Tree:
     """Without `make_root` the root must be there: it is a mount point, and without its mount it is not it."""
 
-    def __init__(self, root: Path, *, make_root: bool = True) -> None:
+    def __init__(self, root: Path, *, make_root: bool = True, private: bool = False) -> None:
         self.root = root
+        modes, denied = PRIVATE if private else SHARED, umask.started_with()
+        self.modes = Modes(modes.directory & ~denied, modes.file & ~denied)
+        self._mode_above = self.modes.directory if private else 0o777 & ~denied
         self._made = not make_root
         self._durable: set[Names] = set()
         self._flusher = Flusher()
@@ -72,7 +87,10 @@ class Tree:
         if self._made:
             return
         new = [directory for directory in (self.root, *self.root.parents) if not directory.exists()]
-        self.root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        self.root.mkdir(mode=self.modes.directory, parents=True, exist_ok=True)
+        for directory in new:
+            with suppress(OSError):  # a share may have modes of its own
+                directory.chmod(self.modes.directory if directory == self.root else self._mode_above)
         for parent in {self.root.parent, *(directory.parent for directory in new)}:
             # one that we may not read is not ours, and was there before
             with suppress(PermissionError):
@@ -81,10 +99,12 @@ class Tree:
 
     def _enter(self, inside: int, names: Names, *, make: bool) -> int:
         name = names[-1]
-        if make:
-            self._make(inside, names)
+        is_new = make and self._make(inside, names)
         try:
-            return os.open(name, DIRECTORY, dir_fd=inside)
+            found = os.open(name, DIRECTORY, dir_fd=inside)
+            if is_new:
+                grant(found, self.modes.directory)
+            return found
         except OSError as error:
             if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                 raise
@@ -94,17 +114,21 @@ class Tree:
                 ) from None
             raise FileNotFoundError(errno.ENOENT, "a file is in the way", name) from None
 
-    def _make(self, inside: int, names: Names) -> None:
+    def _make(self, inside: int, names: Names) -> bool:
+        """Whether it is new."""
+        is_new = True
         try:
-            os.mkdir(names[-1], DIRECTORY_MODE, dir_fd=inside)
+            os.mkdir(names[-1], self.modes.directory, dir_fd=inside)
         except FileExistsError:
+            is_new = False
             # who made it may have died before it was on the disk; once is enough to be sure
             if names in self._durable:
-                return
+                return False
         flush(inside)
         if len(self._durable) >= REMEMBERED:
             self._durable.clear()
         self._durable.add(names)
+        return is_new
 
     def flush(self, directory: int) -> None:
         """Its names are on the disk. Many writers into one directory share the work."""
@@ -202,6 +226,12 @@ class Tree:
             if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
                 raise InvalidKey(key=key, what="is not a plain file") from error
             raise StoreFailed(path=path, what=what) from error
+
+
+def grant(handle: int, mode: int) -> None:
+    """Give the group what our own umask took. Where a share has modes of its own, those hold."""
+    with suppress(OSError):
+        os.fchmod(handle, mode)
 
 
 def open_file(inside: int, names: Names, *, locked: bool = False) -> int:

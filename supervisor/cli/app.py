@@ -35,6 +35,7 @@ from supervisor.cli import (
     worker,
 )
 from supervisor.cli.advice import advice
+from supervisor.cli.open import open_
 from supervisor.errors import OutcomeUnknown, TenureError, only_expected
 from supervisor.handover import receive_environment
 from supervisor.wiring import commands
@@ -59,6 +60,7 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 database unreachable, 4 conflict, 5 not f
 """,
 )
 app.command("up")(up.up)
+app.command("open")(open_)
 app.command("migrate")(migrate.migrate)
 app.command("status")(status.status)
 app.command("doctor")(doctor.doctor)

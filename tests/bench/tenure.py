@@ -7,6 +7,7 @@ from supervisor.embedded import Urls
 from tests.bench import tables
 from tests.bench.arena import Arena
 from tests.bench.contestant import Contestant, on_stage
+from tests.support.door import TOKEN
 from tests.support.ports import free_port
 
 SLOTS = 1000
@@ -18,6 +19,7 @@ def environment(urls: Urls) -> dict[str, str]:
         "TENURE_WORKER_DATABASE_URL": urls.worker,
         "TENURE_LISTEN_DATABASE_URL": urls.control,
         "TENURE_HTTP_PORT": str(free_port()),
+        "TENURE_API_TOKEN": TOKEN,
         "TENURE_DOMAINS": "command",
         "TENURE_SLOTS": str(SLOTS),
         "TENURE_LOG_LEVEL": "warning",

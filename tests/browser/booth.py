@@ -13,6 +13,7 @@ from supervisor.embedded import Urls
 from supervisor.metrics import Metrics
 from supervisor.status import StatusCache
 from supervisor.store import Store
+from tests.support.door import guarded
 
 
 @dataclass
@@ -34,7 +35,7 @@ async def booth(urls: Urls, domains: Sequence[Domain] = (), **settings: Any) -> 
     """Its address."""
     store = Store(urls.control, name="test", size=4)
     listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    view = View(store, Settings(**settings))
+    view = View(store, guarded(**settings))
     app = create_app(view, domains)
     serving = asyncio.create_task(serve(app, "127.0.0.1", 0, listening.set_result))
     try:

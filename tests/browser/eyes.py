@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from playwright.async_api import Browser, BrowserContext, Error, Page, Request, ViewportSize, async_playwright
 
+from tests.support.door import TOKEN
 from tests.support.slowness import patient
 
 CHROMIUM: Final = Path("/usr/bin/chromium")
@@ -94,8 +95,15 @@ class Sight:
     opened: list[Eyes] = field(default_factory=list)
 
     async def open(
-        self, base: str, *, scheme: str = "light", size: ViewportSize = DESK, script: bool = True
+        self,
+        base: str,
+        *,
+        scheme: str = "light",
+        size: ViewportSize = DESK,
+        script: bool = True,
+        known: bool = True,
     ) -> Eyes:
+        """`known`: it has logged in."""
         context: BrowserContext = await self.browser.new_context(
             color_scheme="dark" if scheme == "dark" else "light",
             viewport=size,
@@ -103,6 +111,8 @@ class Sight:
             reduced_motion="reduce",  # else each live tab draws all the time: 2.5 s of 17 s in test_tabs
         )
         context.set_default_timeout(1000 * patient(30))
+        if known:
+            await context.request.post(f"{base}/login", form={"token": TOKEN}, max_redirects=0)
         eyes = Eyes(await context.new_page(), base, self.shots)
         self._watch(eyes)
         self.opened.append(eyes)

@@ -8,6 +8,7 @@ import pytest
 from supervisor.api.tokens import new_secret, shown
 from supervisor.embedded import Urls
 from tests.browser.booth import booth
+from tests.support.door import log_in
 from tests.support.scene import Scene
 from tests.support.slowness import patient
 
@@ -33,6 +34,7 @@ MOST_BYTES = 200 * 1024
 @pytest.fixture
 async def client(console: str) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(base_url=console, timeout=patient(30), trust_env=False) as opened:
+        await log_in(opened)
         yield opened
 
 

@@ -11,6 +11,7 @@ from supervisor.embedded import Urls
 from tests.browser.booth import booth
 from tests.browser.eyes import DESK, PHONE, Eyes, Sight
 from tests.integration.test_domain_pages import DOMAINS, Site, every_page, settings_in
+from tests.support.door import log_in
 from tests.support.shelf import Shelf
 from tests.support.slowness import patient
 
@@ -33,6 +34,7 @@ async def site(database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         booth(database, DOMAINS, **settings_in(tmp_path)) as address,
         httpx.AsyncClient(base_url=address, timeout=patient(10)) as http,
     ):
+        await log_in(http)
         yield Site(database, tmp_path, http, shelf)
     await shelf.close()
 

@@ -74,7 +74,10 @@ async def test_an_operator_finds_a_stuck_run_and_keeps_the_work_going(
         await eyes.go("/audit")
         audit = await eyes.text("table")
         assert all(what in audit for what in ("worker.drain", "run.retry", "run.cancel"))
-        await page.request.post(f"{eyes.base}/runs/{stuck}", form={"do": "cancel"}, max_redirects=0)
+        csrf = await page.locator("input[name=csrf]").first.input_value()
+        await page.request.post(
+            f"{eyes.base}/runs/{stuck}", form={"do": "cancel", "csrf": csrf}, max_redirects=0
+        )
 
         async def over() -> bool:
             return bool((await fleet.run(stuck))["state"] == "CANCELED")

@@ -10,6 +10,8 @@ from supervisor.api.tokens import new_secret, shown
 from supervisor.console import page
 from supervisor.domain import Domain
 from supervisor.embedded import Urls
+from supervisor.login_codes import LoginCodes
+from supervisor.state_dir import make_state_dir
 from tests.browser.booth import booth
 from tests.browser.eyes import DESK, PHONE, Sight
 from tests.support.scene import Scene
@@ -118,7 +120,7 @@ async def test_reading_and_acting_need_no_script(scene: Scene, console: str, bro
         "SELECT actor, action FROM supervisor.audit ORDER BY id DESC LIMIT 3"
     )
     assert {row["action"] for row in audited} == {"run.cancel", "worker.drain", "setting.set"}
-    assert {row["actor"] for row in audited} == {"loopback"}
+    assert {row["actor"] for row in audited} == {"TENURE_API_TOKEN"}
 
 
 async def test_a_page_goes_on_by_itself_and_keeps_what_one_does_in_it(
@@ -164,7 +166,7 @@ async def test_a_token_opens_the_console(browser: Sight, database: Urls, scene: 
     """Where a token is needed, the login page takes it, and the session acts through its forms."""
     await furnish(scene)
     async with booth(database, api_token="open sesame, open sesame") as address:
-        eyes = await browser.open(address)
+        eyes = await browser.open(address, known=False)
         await eyes.page.goto(address + "/workers")
         assert not await eyes.complaints()
         await eyes.shoot("login")
@@ -189,6 +191,26 @@ async def test_a_token_opens_the_console(browser: Sight, database: Urls, scene: 
         answer = await eyes.page.request.post(f"{address}/domains", form={**form, "do": "pause"})
         assert answer.status == 403
         assert "the role view may not do this" in await answer.text()
+
+
+async def test_a_link_opens_the_console_once(browser: Sight, database: Urls, tmp_path: Path) -> None:
+    """Followed as it is, and by the page of `tenure open --browser`, which is not the console's."""
+    async with booth(database, state_dir=tmp_path / "state") as address:
+        make_state_dir(tmp_path / "state")
+        codes = LoginCodes(tmp_path / "state")
+        link = codes.link(f"{address}/")
+        eyes = await browser.open(address, known=False)
+        await eyes.page.goto(link)
+        assert eyes.page.url == f"{address}/"
+        await eyes.page.get_by_role("button", name="Log out").click()
+        await eyes.page.goto(link)
+        assert "tenure open" in await eyes.text("[role=alert]")
+        assert not await eyes.complaints()
+
+        elsewhere = await eyes.page.context.new_page()
+        await elsewhere.goto(codes.page(codes.link(f"{address}/")).as_uri())
+        await elsewhere.wait_for_url(f"{address}/")
+        await elsewhere.get_by_role("button", name="Log out").wait_for()
 
 
 async def viewer(scene: Scene) -> str:

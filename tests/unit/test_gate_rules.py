@@ -106,22 +106,6 @@ def test_credentials_are_taken_from_exactly_one_place() -> None:
     assert SESSION.decode() not in repr(given_by(scope((cookie, b"tenure_session=" + SESSION))))
 
 
-@pytest.mark.parametrize(
-    ("header", "forwarded"),
-    [
-        (b"forwarded", True),
-        (b"Via", True),
-        (b"x-real-ip", True),
-        (b"x-forwarded-for", True),
-        (b"X-Forwarded-Anything", True),
-        (b"x-forward", False),
-        (b"host", False),
-    ],
-)
-def test_a_proxy_is_known_by_its_headers(header: bytes, forwarded: bool) -> None:
-    assert given_by(scope((header, b""))).forwarded is forwarded
-
-
 def test_a_short_token_of_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """S3: nothing but its length stands between it and whoever guesses."""
     monkeypatch.chdir(tmp_path)

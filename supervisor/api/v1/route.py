@@ -21,7 +21,6 @@ _MEANINGS: Final[Mapping[int, str]] = {
     404: "There is no such thing",
     409: "Not as things stand; the title says why",
     413: "The body is too large",
-    421: "Without a token only loopback is answered",
     422: "The request does not fit; `faults` says where",
     429: "Too many; try again later",
     431: "The request's head is too large",
@@ -79,7 +78,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
                 }
             },
         }
-        for status in sorted({*statuses, 401, 403, 413, 421, 422, 431, 503})
+        for status in sorted({*statuses, 401, 403, 413, 422, 431, 503})
     }
 
 

@@ -23,6 +23,7 @@ from supervisor.urls import RuntimeUrls
 from supervisor.wiring import run_replica
 from tests.bench.stage import script
 from tests.bench.tables import DOMAIN, JOB, LATER, ROWS
+from tests.support.door import BEARER
 
 GIVEN: Final = script.arguments()
 LATENCY: Final = script.Latency()
@@ -104,7 +105,7 @@ class OnStage(Replica):
         address = f"http://127.0.0.1:{self.settings.http_port}"
         path = f"/api/v1/job-definitions/{LATER}/trigger-many"
         asked = {"runs": [{"payload": {}}] * runs, "not_before": "2999-01-01T00:00:00Z"}
-        async with httpx.AsyncClient(base_url=address, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=address, timeout=60, headers=BEARER) as client:
             for _ in range(calls):
                 (await client.post(path, json=asked)).raise_for_status()
 

@@ -4,7 +4,7 @@ A test that makes a token, lets the replica drain or follows a stream needs its 
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +16,9 @@ import pytest
 from fastapi import FastAPI
 
 from supervisor.api import create_app, serve
-from supervisor.config import Settings
 from supervisor.embedded import Urls
 from supervisor.store import Store
+from tests.support import door
 from tests.support.fake_replica import FakeReplica
 from tests.support.lending import Shared
 from tests.support.module_place import empty, module_place
@@ -82,10 +82,10 @@ class Api:
 @asynccontextmanager
 async def api_of(database: Urls, state_dir: Path, **settings: Any) -> AsyncIterator[Api]:
     store, scene = Store(database.control, name="api", size=4), await Scene.open(database)
-    replica = FakeReplica(store, Settings(state_dir=state_dir, **settings))
+    replica = FakeReplica(store, door.guarded(state_dir=state_dir, **settings))
     app = create_app(replica)
     try:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http:
+        async with door.client(app) as http:
             yield Api(http, scene, app, replica)
     finally:
         await scene.close()
@@ -113,7 +113,7 @@ def shared_api(module_api: Api, emptied_database: Urls) -> Api:
 
 
 @asynccontextmanager
-async def served(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+async def served(app: FastAPI, headers: Mapping[str, str] = door.BEARER) -> AsyncIterator[httpx.AsyncClient]:
     """On a port, for what is streamed."""
     ready, ports = anyio.Event(), []
 
@@ -126,7 +126,7 @@ async def served(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
         with anyio.fail_after(patient(10)):
             await ready.wait()
         base = f"http://127.0.0.1:{ports[0]}/api/v1"
-        async with httpx.AsyncClient(base_url=base, timeout=patient(20)) as http:
+        async with httpx.AsyncClient(base_url=base, timeout=patient(20), headers=headers) as http:
             yield http
         tasks.cancel_scope.cancel()
 

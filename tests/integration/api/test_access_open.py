@@ -1,20 +1,21 @@
-"""Open loopback: for whoever is on this machine until somebody has a token; never for what a proxy brings."""
+"""Loopback opens nothing: not to other users of the machine, to web pages, or to what a proxy brings."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
-from supervisor.api.access import TRUST_SECONDS
-from supervisor.api.openness import Openness
+from actors import DOMAINS
+from supervisor.api import create_app
+from supervisor.config import Settings
 from supervisor.embedded import Urls
-from supervisor.errors import DatabaseUnreachable
-from supervisor.store import Store
-from tests.integration.api.access_scene import HOST, Scene, bearer, scene_of
-from tests.support.fake_clock import FakeClock
+from tests.integration.api.access_scene import Scene, bearer, scene_of
+from tests.support.fake_replica import FakeReplica
+from tests.support.routes import paths_and_methods
 
+OPEN = {"/healthz", "/readyz", "/metrics", "/login", "/static/{digest}/{name}"}
 PAGE = {"Accept": "text/html"}
 
 
@@ -25,113 +26,62 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 @pytest.fixture
 async def scene(database: Urls) -> AsyncIterator[Scene]:
+    """On loopback, without a token of the environment."""
     async with scene_of(database, http_host="127.0.0.1") as scene:
         yield scene
 
 
-def near(scene: Scene) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(scene.app, client=("127.0.0.1", 50000))
+def near(scene: Scene, app: FastAPI | None = None) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app or scene.app, client=("127.0.0.1", 50000))
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080")
 
 
-async def test_what_a_proxy_brings_is_not_from_this_machine(scene: Scene) -> None:
-    """S1: the proxy is near, and names loopback as the host; whoever asks it may be anywhere."""
-    async with near(scene) as http:
-        assert (await http.post("/t/name")).json() == "loopback"
-        for name in (
-            "Forwarded",
-            "Via",
-            "X-Real-IP",
-            "X-Client-IP",
-            "True-Client-IP",
-            "CF-Connecting-IP",
-            "x-forwarded-for",
-            "X-Forwarded-Host",
-            "X-Forwarded-Proto",
-        ):
-            for value in ("127.0.0.1", ""):
-                brought = {name: value}
-                answers = [
-                    await http.get("/t/name", headers=brought),
-                    await http.post("/t/name", headers=brought),
-                ]
-                assert [answer.status_code for answer in answers] == [401, 401], name
-                page = await http.get("/t/page", headers=PAGE | brought)
-                assert (page.status_code, page.headers["location"]) == (303, "/login?next=/t/page")
-        assert (await http.get("/healthz", headers={"Via": "1.1 proxy"})).status_code == 200
+async def test_a_neighbour_without_credentials_gets_the_probes_and_the_login(scene: Scene) -> None:
+    """S1: any user of the machine defined a command on an open loopback, and ran it as the replica's user."""
+    app = create_app(FakeReplica(scene.store, Settings()), DOMAINS)
+    asked = paths_and_methods(app)
+    assert len(asked) > 130, asked
+    async with near(scene, app) as http:
+        for path, method in asked:
+            answer = await http.request(method, path)
+            assert (answer.status_code == 401) == (path not in OPEN), (path, method)
+        page = await http.get("/runs", headers=PAGE)
+        assert (page.status_code, page.headers["location"]) == (303, "/login?next=/runs")
 
 
 @pytest.mark.parametrize(
-    "host",
-    [
-        "127.0.0.1#.evil.example",
-        "127.0.0.1/.evil.example",
-        "127.0.0.1?.evil.example",
-        "evil.example@127.0.0.1",
-        "localhost.",
-        "127.1",
-        "[::ffff:127.0.0.1%evil]",
-        "127.0.0.1:8080:1",
-        "",
-    ],
+    "host", ["127.0.0.1:8080", "localhost", "[::1]:8080", "evil.example", "127.0.0.1#.x", ""]
 )
-async def test_a_host_that_only_looks_like_this_machine_is_refused(scene: Scene, host: str) -> None:
-    """S1: a page of a name that points here, or a name that some parser would cut."""
+async def test_no_name_of_the_host_opens_anything(scene: Scene, host: str) -> None:
+    """S2: a page that points its own name here has no cookie of this server: it went to another name."""
+    token = await scene.token("anna", "view")
     async with near(scene) as http:
-        answer = await http.get("/t/name", headers={"Host": host})
-        assert answer.status_code == 421
-        for ours in ("127.0.0.1", "127.0.0.1:8080", "LOCALHOST:1", "[::1]:8080"):
-            assert (await http.get("/t/name", headers={"Host": ours})).status_code == 200, ours
+        for headers in ({"Host": host}, {"Host": host, "X-Forwarded-Host": "127.0.0.1"}):
+            for method in ("GET", "POST"):
+                assert (await http.request(method, "/t/name", headers=headers)).status_code == 401
+        answer = await http.get("/t/name", headers={"Host": host} | bearer(token))
+        assert answer.json() == "token:anna", "nor does one close what a token opens"
 
 
-async def test_the_first_token_ends_the_openness(scene: Scene) -> None:
-    """S1: a proxy that adds no header is not seen; a token is the way to put one in front."""
+async def test_a_login_near_by_is_for_one_name_only(scene: Scene) -> None:
+    """S2: without a domain of its own the cookie goes to this very name, never along with another's page."""
+    token = await scene.token("anna", "operate")
     async with near(scene) as http:
-        assert (await http.get("/t/admin")).json() == "loopback"
-        token = await scene.token("anna", "view")
-        scene.clock.pass_seconds(TRUST_SECONDS)
-        for method in ("GET", "POST"):
-            answer = await http.request(method, "/t/name")
-            assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
-        assert (await http.get("/t/page", headers=PAGE)).headers["location"] == "/login?next=/t/page"
-        for host in ("127.0.0.1:8080", HOST):
-            named = bearer(token) | {"Host": host}
-            assert (await http.get("/t/name", headers=named)).json() == "token:anna", "by any name"
+        answer = await http.post("/login", data={"token": token})
+        cookie = answer.headers["set-cookie"].lower()
+        assert "domain=" not in cookie
+        assert "samesite=strict" in cookie
+        assert (await http.get("/t/name")).json() == "token:anna"
+        rebound = await http.get("/t/name", headers={"Host": "evil.example", "Cookie": ""})
+        assert rebound.status_code == 401
+        foreign = {"Origin": "http://evil.example:8080"}
+        assert (await http.post("/t/form", headers=foreign)).status_code == 403
+
+
+async def test_no_token_at_all_is_no_way_in(scene: Scene) -> None:
+    """It was: until the first token, whoever was near was the operator."""
+    async with near(scene) as http:
+        assert (await http.get("/t/admin")).status_code == 401
+        await scene.token("anna", "view")
         await scene.revoke("anna")
-        scene.clock.pass_seconds(TRUST_SECONDS)
-        assert (await http.get("/t/name")).json() == "loopback", "nobody has one any more"
-
-
-class ShakyStore(Store):
-    """The real one, until its database is away."""
-
-    away = False
-    asked = 0
-
-    async def value(self, query: Any, *args: Any, **more: Any) -> Any:
-        self.asked += 1
-        if self.away:
-            raise DatabaseUnreachable(what="away")
-        return await super().value(query, *args, **more)
-
-
-async def test_without_a_database_the_last_answer_holds(database: Urls, scene: Scene) -> None:
-    store, clock = ShakyStore(database.control, name="shaky"), FakeClock()
-    openness = Openness(store, clock, TRUST_SECONDS)
-    try:
-        store.away = True
-        with pytest.raises(DatabaseUnreachable):
-            await openness.holds()
-        for expected in (True, False):
-            store.away = False
-            clock.pass_seconds(TRUST_SECONDS)
-            assert await openness.holds() is expected
-            asked = store.asked
-            store.away = True
-            clock.pass_seconds(TRUST_SECONDS)
-            assert [await openness.holds() for _ in range(3)] == [expected] * 3
-            assert store.asked == asked + 1, "nor is it asked more often"
-            if expected:
-                await scene.token("anna", "view")
-    finally:
-        await store.close()
+        assert (await http.get("/t/admin")).status_code == 401

@@ -8,7 +8,6 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
-import httpx
 import pytest
 from starlette.responses import HTMLResponse
 
@@ -18,7 +17,7 @@ from supervisor.api.gate import BODY_BYTES
 from supervisor.config import Settings
 from supervisor.console.assets import Assets
 from supervisor.embedded import Urls
-from tests.integration.api.access_scene import HOST, Scene, bearer, raw, scene_of
+from tests.integration.api.access_scene import Scene, bearer, raw, scene_of
 from tests.support.fake_replica import FakeReplica, LendingReplica
 from tests.support.routes import OPEN, paths_and_methods
 from tests.support.slowness import patient
@@ -224,13 +223,3 @@ async def test_hostile_bytes_over_a_real_socket(scene: Scene) -> None:
         ):
             assert await anyio.to_thread.run_sync(code, head) in expected, head[:40]
         tasks.cancel_scope.cancel()
-
-
-async def test_the_host_in_front_is_compared_where_the_server_is_open(database: Urls) -> None:
-    """S2: a name that points at 127.0.0.1 reaches neither the login nor a page."""
-    async with scene_of(database, http_host="127.0.0.1") as scene, scene.client("127.0.0.1") as http:
-        for path in ("/t/name", "/login", "/static/x/y"):
-            assert (await http.get(path, headers={"Host": HOST})).status_code == 421
-        transport = httpx.ASGITransport(scene.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8080") as near:
-            assert (await near.get("/t/name")).json() == "loopback"

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.integration.api.conftest import Api
+from tests.support.door import HOLDER
 from tests.support.scene import secret_of
 
 
@@ -40,7 +41,7 @@ async def test_workers_are_listed_and_drained(api: Api) -> None:
     assert (await api.post("/workers/w2/drain"))["requested"] is False
     assert (await api.all_of("/workers"))[1]["drain_requested_at"] is not None
     assert await api.audited() == [
-        ("loopback", "worker.drain", "worker:w2", {"state": "active"}, {"drain_requested": True})
+        (HOLDER, "worker.drain", "worker:w2", {"state": "active"}, {"drain_requested": True})
     ]
     assert "is gone" in await api.refused(409, "POST", "/workers/w3/drain")
     await api.refused(404, "POST", "/workers/w9/drain")
@@ -71,7 +72,7 @@ async def test_leadership_is_told_with_its_gaps(api: Api) -> None:
     assert [one["epoch"] for one in await api.all_of("/leadership", limit=1)] == [3, 2, 1]
     assert await api.post("/leadership/resign") == {"epoch": 3, "worker_id": "w3"}
     assert (await api.get("/leadership"))["current"]["resigning"] is True
-    assert (await api.audited())[0][:4] == ("loopback", "leader.resign", "epoch:3", {"holder": "w3"})
+    assert (await api.audited())[0][:4] == (HOLDER, "leader.resign", "epoch:3", {"holder": "w3"})
 
 
 async def test_events_are_emitted_once_a_key_and_listed(api: Api) -> None:
@@ -85,7 +86,7 @@ async def test_events_are_emitted_once_a_key_and_listed(api: Api) -> None:
         ("order.paid", {"n": 1}),
     ]
     assert [event["type"] for event in await api.all_of("/events", type="order.paid")] == ["order.paid"]
-    assert (await api.audited())[0][:3] == ("loopback", "event.emit", f"event:{made['id']}")
+    assert (await api.audited())[0][:3] == (HOLDER, "event.emit", f"event:{made['id']}")
     for status, wrong in [
         (422, {}),
         (400, {"type": "!"}),
@@ -108,7 +109,7 @@ async def test_settings_are_listed_and_changed_within_their_bounds(api: Api) -> 
     path = "/settings/reassign_after_seconds"
     answer = await api.ask("PUT", path, {"value": 90.5})
     assert answer.json() == {"name": "reassign_after_seconds", "value": 90.5, "was": 60}
-    assert await api.audited() == [("loopback", "setting.set", "setting:reassign_after_seconds", 60, 90.5)]
+    assert await api.audited() == [(HOLDER, "setting.set", "setting:reassign_after_seconds", 60, 90.5)]
     wrong: list[Any] = [{"value": 0}, {"value": 1e300}, {"value": True}, {"value": -1}]
     for body in wrong:
         assert "reassign_after_seconds" in await api.refused(400, "PUT", path, body)
@@ -127,11 +128,11 @@ async def test_domains_are_paused_and_resumed(api: Api) -> None:
     assert await api.post("/domains/command/pause") == {"domain": "command", "paused": True, "changed": True}
     assert (await api.post("/domains/command/pause"))["changed"] is False
     [paused] = [one for one in await api.all_of("/domains") if one["paused_at"]]
-    assert (paused["domain"], paused["paused_by"]) == ("command", "loopback")
+    assert (paused["domain"], paused["paused_by"]) == ("command", HOLDER)
     assert (await api.post("/domains/command/resume"))["changed"] is True
     assert await api.audited() == [
-        ("loopback", "domain.pause", "domain:command", {"paused": False}, {"paused": True}),
-        ("loopback", "domain.resume", "domain:command", {"paused": True}, {"paused": False}),
+        (HOLDER, "domain.pause", "domain:command", {"paused": False}, {"paused": True}),
+        (HOLDER, "domain.resume", "domain:command", {"paused": True}, {"paused": False}),
     ]
     await api.refused(404, "POST", "/domains/nowhere/pause")
     await api.refused(422, "POST", "/domains/%00/pause")
@@ -146,7 +147,7 @@ async def test_the_audit_is_listed_by_who_what_and_target(api: Api) -> None:
     assert (entries[2]["before"], entries[2]["after"]) == (20, 30)
     assert [entry["action"] for entry in await api.all_of("/audit", actor="test")] == ["job.add"]
     assert len(await api.all_of("/audit", target="domain:command")) == 1
-    assert len(await api.all_of("/audit", action="setting.set", actor="loopback")) == 1
+    assert len(await api.all_of("/audit", action="setting.set", actor=HOLDER)) == 1
     assert await api.all_of("/audit", actor="nobody") == []
     await api.refused(422, "GET", "/audit", actor="\0")
 

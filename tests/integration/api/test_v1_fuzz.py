@@ -22,10 +22,10 @@ from schemathesis.core.result import Ok
 
 from actors import DOMAINS
 from supervisor.api import create_app, serve
-from supervisor.config import Settings
 from supervisor.embedded import Urls
 from supervisor.store import Store
-from tests.support.fake_replica import LendingReplica
+from tests.support.door import BEARER, guarded
+from tests.support.fake_replica import FakeReplica, LendingReplica
 from tests.support.scene import Scene
 from tests.support.slowness import patient
 
@@ -63,7 +63,7 @@ def in_thread(database: Urls, place: Path) -> Iterator[int]:
 
     async def run() -> None:
         store, work = Store(database.control, name="fuzz"), Store(database.worker, name="fuzz/work")
-        chosen = Settings(state_dir=place, libraries_dir=place / "libraries", thumbs_dir=place / "thumbs")
+        chosen = guarded(state_dir=place, libraries_dir=place / "libraries", thumbs_dir=place / "thumbs")
         replica = LendingReplica(store, chosen, draining=True, work_store=work)
         await furnish(database)
 
@@ -116,7 +116,7 @@ def modes(operation: Any) -> list[GenerationMode]:
 
 def ask_all(address: str) -> Counter[bool]:
     """Ask all routes, and count those of the kernel (True) and of the domains."""
-    document = requests.get(f"{address}/api/v1/openapi.json", timeout=patient(60)).json()
+    document = requests.get(f"{address}/api/v1/openapi.json", headers=BEARER, timeout=patient(60)).json()
     schema = schemathesis.openapi.from_dict(document)
     found: Counter[bool] = Counter()
     faults: list[str] = []
@@ -144,7 +144,8 @@ def ask(address: str, operation: Any, mode: GenerationMode, expected: list[Any])
         suppress_health_check=list(HealthCheck),
     )
     def call(case: Any) -> None:
-        case.validate_response(case.call(base_url=address, timeout=patient(20)), checks=expected)
+        answer = case.call(base_url=address, headers=BEARER, timeout=patient(20))
+        case.validate_response(answer, checks=expected)
 
     try:
         call()

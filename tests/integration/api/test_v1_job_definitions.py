@@ -10,6 +10,7 @@ from supervisor.embedded import Urls
 from supervisor.errors import BadInput, NotFound
 from tests.integration.api.conftest import Api
 from tests.integration.api.test_v1_fleet import nested
+from tests.support.door import HOLDER
 
 SPEC: dict[str, Any] = {"domain": "command", "payload": {"argv": ["true"]}}
 PARAMETERS = {"order": {"type": "integer"}}
@@ -37,8 +38,8 @@ async def test_a_job_is_made_and_then_replaced(api: Api) -> None:
     shown = await api.get("/job-definitions/nightly")
     assert (shown["payload"], shown["live"], shown["last_fire_at"]) == ({"argv": ["true"]}, {}, None)
     (first, second) = await api.audited()
-    assert first[:4] == ("loopback", "job.add", "job:nightly", None)
-    assert second[:3] == ("loopback", "job.set", "job:nightly")
+    assert first[:4] == (HOLDER, "job.add", "job:nightly", None)
+    assert second[:3] == (HOLDER, "job.set", "job:nightly")
     assert (second[3]["priority"], second[4]["priority"]) == (5, 0)
 
 
@@ -138,7 +139,7 @@ async def test_a_trigger_makes_one_run_a_key(api: Api) -> None:
         409, "POST", "/job-definitions/job/trigger", other
     )
     triggered = [entry for entry in await api.audited() if entry[1] == "job.trigger"]
-    assert triggered[0][0] == "loopback"
+    assert triggered[0][0] == HOLDER
     assert triggered[0][4] == {"id": made["id"], "state": "PENDING", "created": True}
 
 

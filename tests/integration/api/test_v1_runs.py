@@ -11,6 +11,7 @@ from supervisor.embedded import Urls
 from supervisor.jobrun import LIVE, STATES
 from supervisor.why import explain
 from tests.integration.api.conftest import Api
+from tests.support.door import HOLDER
 
 BIG = 2**63
 
@@ -107,8 +108,8 @@ async def test_cancelling_and_trying_again_are_audited(led: Api) -> None:
     assert (await led.post(f"/runs/{pending}/cancel"))["requested"] is False
     assert await led.post(f"/runs/{failed}/retry") == {"id": failed, "requested": True}
     assert [entry[:3] for entry in await led.audited()] == [
-        ("loopback", "run.cancel", f"run:{pending}"),
-        ("loopback", "run.retry", f"run:{failed}"),
+        (HOLDER, "run.cancel", f"run:{pending}"),
+        (HOLDER, "run.retry", f"run:{failed}"),
     ]
     assert "has ended as FAILED" in await led.refused(409, "POST", f"/runs/{failed}/cancel")
     assert f"run {pending} is PENDING" in await led.refused(409, "POST", f"/runs/{pending}/retry")

@@ -10,9 +10,9 @@ import httpx
 
 from actors.capture import DOMAIN
 from supervisor.api import create_app
-from supervisor.config import Settings
 from supervisor.store import Store
 from tests.integration.capture.world import World
+from tests.support import door
 from tests.support.fake_replica import FakeReplica
 
 
@@ -38,9 +38,9 @@ class Scene:
 @asynccontextmanager
 async def scene_of(world: World, place: Path) -> AsyncIterator[Scene]:
     store = Store(world.urls.control, name="api", size=4)
-    app = create_app(FakeReplica(store, Settings(state_dir=place / ".tenure")), [DOMAIN])
+    app = create_app(FakeReplica(store, door.guarded(state_dir=place / ".tenure")), [DOMAIN])
     try:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http:
+        async with door.client(app) as http:
             yield Scene(http, world, place / ".tenure" / "artifacts")
     finally:
         await store.close()

@@ -8,6 +8,7 @@ from tests.integration.capture.pictures import DAY, picture
 from tests.integration.capture.scene import Scene
 from tests.integration.capture.world import DAY as DATE
 from tests.integration.dedup.api_scene import is_problem
+from tests.support.door import HOLDER
 
 FIRST, SECOND = (
     '{"entries": [{"start": "08:00", "end": "12:00", "title": "Pottery", "location": null}]}',
@@ -98,7 +99,7 @@ async def test_an_operator_refuses_what_still_waits(scene: Scene) -> None:
     answer = await scene.http.post(path, json={"reason": "the wrong person"})
     assert (answer.json()["state"], answer.json()["error"]) == ("failed", "the wrong person")
     [audit] = await scene.world.admin.fetch("SELECT * FROM supervisor.audit WHERE action = 'capture.refuse'")
-    assert (audit["actor"], audit["target"]) == ("loopback", f"capture:{session}")
+    assert (audit["actor"], audit["target"]) == (HOLDER, f"capture:{session}")
     assert is_problem(await scene.http.post(path, json={"reason": "again"}), 409, "CONFLICT")
     nobody = await scene.http.post(f"/api/v1/capture/sessions/{uuid4()}/refuse", json={"reason": "x"})
     assert is_problem(nobody, 404, "NOT_FOUND")

@@ -17,10 +17,10 @@ import pytest
 
 from actors.dedup.api import routes
 from supervisor.api import create_app
-from supervisor.config import Settings
 from supervisor.domain import Domain
 from supervisor.embedded import Urls
 from supervisor.store import Store
+from tests.support import door
 from tests.support.fake_replica import FakeReplica, LendingReplica
 from tests.support.lending import Shared
 from tests.support.module_place import empty, module_place
@@ -97,15 +97,14 @@ async def scene_of(urls: Urls, place: Path, *, lending: bool = True, **settings:
     chosen = {"libraries_dir": libraries, "state_dir": place / "state", "thumbs_dir": thumbs, **settings}
     store, work = Store(urls.control, name="api"), Store(urls.worker, name="work", size=4)
     replica = (
-        LendingReplica(store, Settings(**chosen), work_store=work)
+        LendingReplica(store, door.guarded(**chosen), work_store=work)
         if lending
-        else FakeReplica(store, Settings(**chosen))
+        else FakeReplica(store, door.guarded(**chosen))
     )
     app = create_app(replica, [Domain(name="dedup", routes=routes)])
     admin = await borrow(urls.admin)
-    transport = httpx.ASGITransport(app)
     try:
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        async with door.client(app) as http:
             yield Scene(http, admin, libraries, thumbs, app)
     finally:
         await give_back(admin)

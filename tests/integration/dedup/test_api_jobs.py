@@ -10,6 +10,7 @@ import pytest
 from supervisor.embedded import Urls
 from tests.integration.dedup import api_scene
 from tests.integration.dedup.api_scene import DIGEST, Scene, is_problem, scene_of
+from tests.support.door import HOLDER
 
 module_scene, scene = api_scene.module_scene, api_scene.library_scene
 
@@ -45,13 +46,13 @@ async def moved(scene: Scene, job: str, *statuses: str) -> None:
 async def test_a_job_is_made_as_it_was_asked_for(scene: Scene, body: dict[str, Any]) -> None:
     """R000-02: what the API writes is in lower case, with the name of who asked."""
     made = await make(scene, body)
-    assert (made["kind"], made["status"], made["requested_by"]) == (body["kind"], "pending", "loopback")
+    assert (made["kind"], made["status"], made["requested_by"]) == (body["kind"], "pending", HOLDER)
     assert (made["library"], made["payload"]) == (body.get("library"), body.get("payload", {}))
     assert made["dry_run"] is True
     row = await scene.admin.fetchrow("SELECT kind, status FROM dedup.jobs")
     assert tuple(row or ()) == (body["kind"], "pending")
     actor = await scene.admin.fetchval("SELECT actor FROM supervisor.audit WHERE action LIKE 'dedup.%'")
-    assert actor == "loopback"
+    assert actor == HOLDER
 
 
 async def test_the_audit_names_the_token_that_asked(emptied_database: Urls, tmp_path: Path) -> None:
@@ -244,7 +245,7 @@ async def test_a_job_shows_its_moves_and_not_its_token(scene: Scene) -> None:
     shown = (await scene.get(f"/jobs/{job}")).json()
     moves = [(move["from_status"], move["to_status"], move["worker_id"]) for move in shown["moves"]]
     assert moves == [(None, "pending", None), ("pending", "running", "w7"), ("running", "cancelled", "w7")]
-    assert (shown["error_code"], shown["error_message"]) == ("CANCELLED", "cancelled by loopback")
+    assert (shown["error_code"], shown["error_message"]) == ("CANCELLED", "cancelled by TENURE_API_TOKEN")
     token = await scene.admin.fetchval("SELECT claim_id::text FROM dedup.jobs")
     for answer in (await scene.get(f"/jobs/{job}"), await scene.get("/jobs")):
         assert token not in answer.text

@@ -10,6 +10,7 @@ import pytest
 from supervisor.embedded import Urls
 from tests.integration.dedup import api_scene
 from tests.integration.dedup.api_scene import Scene, is_problem, scene_of
+from tests.support.door import HOLDER
 
 module_scene, scene = api_scene.module_scene, api_scene.empty_scene
 
@@ -50,7 +51,7 @@ async def test_a_library_is_added_shown_and_forgotten(scene: Scene) -> None:
     actors = await scene.admin.fetch(
         "SELECT DISTINCT actor FROM supervisor.audit WHERE action LIKE 'library.%'"
     )
-    assert [row["actor"] for row in actors] == ["loopback"]
+    assert [row["actor"] for row in actors] == [HOLDER]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 from tests.integration.dedup import api_scene
 from tests.integration.dedup.api_scene import Scene, is_problem
+from tests.support.door import HOLDER
 
 module_scene, scene = api_scene.module_scene, api_scene.empty_scene
 
@@ -23,7 +24,7 @@ async def test_a_checkpoint_is_queued_with_its_time(scene: Scene) -> None:
         202,
         "pending",
         "restart",
-        "loopback",
+        HOLDER,
     )
     assert made["execute_after"] == "2150-01-01T00:00:00Z"
     assert (await scene.get(f"{CHECKPOINT}/latest")).json() == made

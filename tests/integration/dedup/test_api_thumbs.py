@@ -11,6 +11,7 @@ import pytest
 from supervisor.embedded import Urls
 from tests.integration.dedup import api_scene
 from tests.integration.dedup.api_scene import DIGEST, Scene, is_problem
+from tests.support.door import HOLDER
 from tests.support.eventually import eventually
 from tests.support.sessions import connected
 from tests.support.slowness import patient
@@ -316,7 +317,7 @@ async def test_a_cleanup_is_scheduled_once(scene: Scene) -> None:
         """SELECT status, requested_by, execute_after - created_at BETWEEN '59 s' AND '61 s'
              FROM dedup.thumbnail_cleanup_jobs"""
     )
-    assert tuple(row or ()) == ("pending", "loopback", True)
+    assert tuple(row or ()) == ("pending", HOLDER, True)
 
 
 @pytest.mark.parametrize("delay", [-1, 31_536_001, True, "60", 1e300])

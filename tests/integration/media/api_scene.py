@@ -16,10 +16,10 @@ import pytest
 
 from actors.media import DOMAIN
 from supervisor.api import create_app
-from supervisor.config import Settings
 from supervisor.embedded import Urls
 from supervisor.store import Store
 from tests.integration.media.world import World
+from tests.support import door
 from tests.support.fake_replica import FakeReplica
 from tests.support.lending import Shared
 from tests.support.module_place import empty, module_place
@@ -66,11 +66,10 @@ class Scene:
 @asynccontextmanager
 async def scene_of(world: World, place: Path, **settings: Any) -> AsyncIterator[Scene]:
     store = Store(world.urls.control, name="api", size=8)
-    replica = FakeReplica(store, Settings(state_dir=place / ".tenure", **settings))
+    replica = FakeReplica(store, door.guarded(state_dir=place / ".tenure", **settings))
     app = create_app(replica, [DOMAIN])
-    transport = httpx.ASGITransport(app)
     try:
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        async with door.client(app) as http:
             yield Scene(http, world, place / ".tenure" / "artifacts", app)
     finally:
         await store.close()

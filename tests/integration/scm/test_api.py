@@ -12,11 +12,11 @@ import pytest
 from actors.scm import DOMAIN
 from supervisor.api import create_app
 from supervisor.artifacts.local import LocalArtifacts
-from supervisor.config import Settings
 from supervisor.embedded import Urls
 from supervisor.store import Store
 from tests.integration.dedup.api_scene import is_problem
 from tests.integration.scm.ledger import Ledger, opened, revision
+from tests.support import door
 from tests.support.fake_replica import FakeReplica
 from tests.support.lending import Shared
 from tests.support.module_place import empty, module_place
@@ -76,12 +76,8 @@ async def module_scene(
         shelf = place / "shelf"
         patch.setenv("TENURE_ARTIFACTS_DIR", str(shelf))
         store = Store(module_database.urls.control, name="api", size=4)
-        app = create_app(FakeReplica(store, Settings(state_dir=place / "state")), [DOMAIN])
-        transport = httpx.ASGITransport(app)
-        async with (
-            opened(module_database.urls) as ledger,
-            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
-        ):
+        app = create_app(FakeReplica(store, door.guarded(state_dir=place / "state")), [DOMAIN])
+        async with opened(module_database.urls) as ledger, door.client(app) as http:
             yield Scene(http, ledger, LocalArtifacts(shelf), shelf)
         await store.close()
 
