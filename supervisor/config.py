@@ -18,6 +18,7 @@ from pydantic_settings import (
 
 from supervisor.errors import BadSettings
 from supervisor.project_settings import load_database_settings
+from supervisor.proxies import TrustedProxies
 
 CLOCK_RATE_ERROR = 1.02
 API_TOKEN_LENGTH = 16
@@ -83,6 +84,7 @@ class Settings(BaseSettings):
     redis_url: SecretStr | None = None
     http_host: str = "127.0.0.1"
     http_port: int = Field(default=8080, ge=0, le=65535)
+    trusted_proxies: str = ""
     domains: str = ""
     slots: int = Field(default=8, ge=1, le=1000)
     state_dir: Path = Path(".tenure")
@@ -128,6 +130,10 @@ class Settings(BaseSettings):
         )
 
     @property
+    def proxies(self) -> TrustedProxies:
+        return TrustedProxies.parse(self.trusted_proxies)
+
+    @property
     def domain_names(self) -> tuple[str, ...]:
         """The domains this replica works for; empty means all there are."""
         return tuple(name.strip() for name in self.domains.split(",") if name.strip())
@@ -145,7 +151,11 @@ def load_settings(*, project_key: str | None = None, **overrides: Any) -> Settin
             f"TENURE_{'_'.join(map(str, fault['loc'])).upper()}: {fault['msg']}" for fault in error.errors()
         )
         raise BadSettings(what=faults) from None
-    if complaints := [*settings.timings.complaints(), *_token_complaints(settings)]:
+    if complaints := [
+        *settings.timings.complaints(),
+        *_token_complaints(settings),
+        *_proxy_complaints(settings),
+    ]:
         raise BadSettings(what="; ".join(complaints))
     settings = settings.model_copy(update=_urls(settings, project_key))
     return settings.model_copy(update=_places(settings))
@@ -158,6 +168,14 @@ def _token_complaints(settings: Settings) -> list[str]:
         return []
     short = f"TENURE_API_TOKEN has fewer than {API_TOKEN_LENGTH} characters and can be guessed"
     return [f"{short}: make one with `openssl rand -hex 32`"]
+
+
+def _proxy_complaints(settings: Settings) -> list[str]:
+    try:
+        TrustedProxies.parse(settings.trusted_proxies)
+    except ValueError as error:
+        return [f"TENURE_TRUSTED_PROXIES: {error}"]
+    return []
 
 
 def _urls(settings: Settings, project_key: str | None) -> dict[str, SecretStr]:

@@ -24,6 +24,7 @@ from supervisor.claims import Claims
 from supervisor.clock import boottime
 from supervisor.config import Settings
 from supervisor.deadman import DeadMan
+from supervisor.descriptors import raise_limit
 from supervisor.domain import Domain
 from supervisor.domain_figures import keep_domain_figures, register_figures
 from supervisor.election import Election, Tenure
@@ -187,6 +188,7 @@ class Replica:
 
     async def run(self) -> None:
         bind_contextvars(worker_id=self.worker_id)
+        raise_limit()
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._heed_signals)
@@ -264,7 +266,9 @@ class Replica:
         doorway = Doorway(self, lambda: create_app(self, self._domains))
         async with anyio.create_task_group() as group:
             group.start_soon(doorway.warm_up)
-            await serve(doorway, settings.http_host, settings.http_port, ready=ready)
+            await serve(
+                doorway, settings.http_host, settings.http_port, ready=ready, proxies=settings.proxies
+            )
 
     async def _measure_loop_lag(self) -> None:
         while True:

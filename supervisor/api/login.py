@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from supervisor.api.access import Access
 from supervisor.api.credentials import COOKIE, Given
 from supervisor.api.gate import LOGIN, LOGOUT, address_of
-from supervisor.api.limiter import Busy, TooManyRefusals
+from supervisor.api.limiter import TooManyRefusals
 from supervisor.api.origin import is_secure, local_path
 from supervisor.errors import TenureError
 
@@ -72,7 +72,7 @@ class Login:
             session = await self._access.open_session(
                 token.encode(errors="replace"), address_of(request.scope), _given(request).session
             )
-        except (TooManyRefusals, Busy) as error:
+        except TooManyRefusals as error:
             wait = {"Retry-After": str(error.facts["seconds"])}
             return _page(request, path, 429, f"Refused: {error}; {error.advice}.", wait)
         except TenureError:
