@@ -76,11 +76,11 @@ BEGIN
     IF has = 'null' THEN
         RETURN CASE WHEN kind <> 'any' AND NOT p_spec @> '{"nullable": true}' THEN 'must be ' || kind || ', not null' END;
     END IF;
-    IF NOT CASE kind
+    IF NOT (CASE kind
         WHEN 'text' THEN has = 'string'
         WHEN 'integer' THEN has = 'number' AND scale(trim_scale((p_value #>> '{}')::numeric)) = 0
         WHEN 'any' THEN true
-        ELSE has = kind END THEN
+        ELSE has = kind END) THEN
         RETURN 'must be ' || kind;
     END IF;
     IF p_spec ? 'choices' THEN
@@ -92,7 +92,7 @@ BEGIN
         RETURN 'must be ' || concat_ws(' and ', 'at least ' || (p_spec ->> 'minimum'), 'at most ' || (p_spec ->> 'maximum'));
     END IF;
     IF p_spec ? 'max_length' AND (p_spec ->> 'max_length')::integer
-        < CASE has WHEN 'string' THEN length(p_value #>> '{}') WHEN 'array' THEN jsonb_array_length(p_value) END THEN
+        < (CASE has WHEN 'string' THEN length(p_value #>> '{}') WHEN 'array' THEN jsonb_array_length(p_value) END) THEN
         RETURN format('is longer than %s', p_spec ->> 'max_length');
     END IF;
     IF p_spec @> '{"in_argv": true}' AND left(p_value #>> '{}', 1) = '-' THEN
