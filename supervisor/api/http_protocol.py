@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 import h11
-from starlette.responses import Response
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -116,17 +115,19 @@ class BoundedProtocol(H11Protocol):
                 await self._handler(scope, receive, send)
 
     def _tell_phase(self) -> None:
-        if self.cycle is not self._begun:
-            self._begun = self.cycle
+        begun: RequestResponseCycle | None = self.cycle  # None before the first head
+        if begun is not self._begun:
+            self._begun = begun
             self._received, self._unsent, self._excused = 0, 0, self.flow.read_paused
             brief = is_probe(self.scope["method"], self.scope["path"])
             self._refusal = self._table.begin(self, brief=brief, tasks=len(self.tasks))
-        elif self.cycle is not None and self.cycle.response_complete:
+        elif self._begun is not None and self._begun.response_complete:
             between = self.conn.their_state is h11.IDLE and self.conn.has_data
             self._table.move(self, Phase.HEAD if between else Phase.IDLE)
 
     def _is_answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
 
     def _end(self, answer: Problem) -> None:
         """Answer outside of any handler, where nothing was answered yet, and close."""
@@ -147,18 +148,15 @@ class BoundedProtocol(H11Protocol):
         self.transport.close()
 
 
-def _problem_of(refusal: Refusal) -> Response:
+def _problem_of(refusal: Refusal) -> Problem:
+    wait = {"Retry-After": "1"}
     match refusal:
         case Refusal.SERVER_FULL:
-            answer = problem(503, "the server has all the requests that it takes", "try again in a moment")
+            what = "the server has all the requests that it takes"
+            return _closing(problem(503, what, "try again in a moment", headers=wait))
         case Refusal.ADDRESS_FULL:
-            answer = problem(
-                429,
-                "too many requests at once from this address",
-                "if it is a proxy's, name it in TENURE_TRUSTED_PROXIES",
-            )
-    answer.headers["Retry-After"] = "1"
-    return _closing(answer)
+            what, hint = "too many requests at once from this address", "a proxy? name it in "
+            return _closing(problem(429, what, f"{hint}TENURE_TRUSTED_PROXIES", headers=wait))
 
 
 def _closing(answer: Problem) -> Problem:

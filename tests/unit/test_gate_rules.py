@@ -253,12 +253,12 @@ async def test_the_right_guess_is_never_refused_and_never_told_sooner() -> None:
     guesses = Guesses(clock)
     await guesses.weigh("192.0.2.1", right=True)
     assert clock.now() == FakeClock().now()
-    for _ in range(5 * BURST):
+    for number in range(5 * BURST):
         with suppress(TooManyRefusals):
             await guesses.weigh("192.0.2.1", right=False)
         asked_at = clock.now()
         await guesses.weigh("192.0.2.1", right=True)
-    assert clock.now() - asked_at == PAUSE_SECONDS
+        assert clock.now() - asked_at == (0 if number < BURST - 1 else PAUSE_SECONDS)
 
 
 async def test_an_address_waits_in_its_own_line() -> None:

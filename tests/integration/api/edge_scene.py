@@ -10,7 +10,6 @@ import anyio
 
 from supervisor.api import serve
 from supervisor.api.connections import Bounds
-from supervisor.proxies import TrustedProxies
 from tests.support.slowness import patient
 
 
@@ -57,41 +56,54 @@ class Client:
             await self.writer.wait_closed()
 
 
+class Server:
+    """A port that clients connect to; at the end they are closed."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._clients: list[Client] = []
+
+    async def connect(self, source: str = "127.0.0.1") -> Client:
+        async with asyncio.timeout(patient(10)):
+            streams = await asyncio.open_connection("127.0.0.1", self.port, local_addr=(source, 0))
+        self._clients.append(Client(*streams))
+        return self._clients[-1]
+
+    async def ask(self, path: str, *headers: str, method: str = "GET", source: str = "127.0.0.1") -> Answer:
+        """Ask on a connection of its own."""
+        client = await self.connect(source)
+        try:
+            await client.say(head(path, *headers, method=method))
+            return await client.answer()
+        finally:
+            await client.close()
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.close()
+
+
 @asynccontextmanager
-async def served(
-    app: Any, bounds: Bounds | None = None, proxies: TrustedProxies | None = None
-) -> AsyncIterator[int]:
+async def served(app: Any, bounds: Bounds | None = None) -> AsyncIterator[Server]:
     """Serve on a free port of loopback."""
-    ready, ports = anyio.Event(), []
+    ready, servers = anyio.Event(), []
 
     def note(port: int) -> None:
-        ports.append(port)
+        servers.append(Server(port))
         ready.set()
 
     async def run() -> None:
-        await serve(app, "127.0.0.1", 0, note, bounds=bounds, proxies=proxies)
+        await serve(app, "127.0.0.1", 0, note, bounds=bounds)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
         with anyio.fail_after(patient(10)):
             await ready.wait()
-        yield ports[0]
-        tasks.cancel_scope.cancel()
-
-
-async def connect(port: int, source: str = "127.0.0.1") -> Client:
-    async with asyncio.timeout(patient(10)):
-        return Client(*await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0)))
-
-
-async def ask(port: int, path: str, *headers: str, method: str = "GET", source: str = "127.0.0.1") -> Answer:
-    """Ask on a connection of its own."""
-    client = await connect(port, source)
-    try:
-        await client.say(head(path, *headers, method=method))
-        return await client.answer()
-    finally:
-        await client.close()
+        try:
+            yield servers[0]
+        finally:
+            await servers[0].close()
+            tasks.cancel_scope.cancel()
 
 
 def head(path: str, *headers: str, method: str = "GET") -> bytes:

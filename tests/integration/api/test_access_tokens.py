@@ -266,11 +266,11 @@ async def test_the_token_of_the_environment_cannot_be_guessed_faster(database: U
         for number in range(BURST):
             assert await ask(http, bearer(f"guess {number}")) == (401, 0)
         assert await ask(http, bearer("one more")) == (429, PAUSE_SECONDS)
-        assert await ask(neighbour, right) == (200, PAUSE_SECONDS), "of the same network"
-        assert await ask(elsewhere, right) == (200, 0)
         limited = await http.post("/login", data={"token": "x"})
         assert limited.status_code == 429
         assert 0 < int(limited.headers["retry-after"]) <= REFILL_SECONDS
+        assert await ask(neighbour, right) == (200, PAUSE_SECONDS), "of the same network"
+        assert await ask(elsewhere, right) == (200, 0)
         scene.clock.pass_seconds(REFILL_SECONDS)
         assert await ask(http, bearer("a guess that came back")) == (401, 0)
 

@@ -21,9 +21,8 @@ from supervisor.api.doorway import Doorway
 from supervisor.config import Settings
 from supervisor.embedded import Urls
 from supervisor.logs import configure
-from supervisor.proxies import TrustedProxies
 from supervisor.store import Store
-from tests.integration.api.edge_scene import Answer, Client, ask, connect, head, served
+from tests.integration.api.edge_scene import Answer, Client, Server, head, served
 from tests.support.eventually import eventually
 from tests.support.fake_replica import FakeReplica
 
@@ -92,22 +91,20 @@ class Work:
 
 
 @asynccontextmanager
-async def edge(
-    store: Store, bounds: Bounds, proxies: TrustedProxies | None = None
-) -> AsyncIterator[tuple[int, Work]]:
+async def edge(store: Store, bounds: Bounds) -> AsyncIterator[tuple[Server, Work]]:
     replica, work = FakeReplica(store, Settings(api_token=TOKEN)), Work()
     app = create_app(replica)
     work.add_to(app)
-    async with served(Doorway(replica, lambda: app), bounds, proxies) as port:
+    async with served(Doorway(replica, lambda: app), bounds) as server:
         try:
-            yield port, work
+            yield server, work
         finally:
             work.go_on.set()
 
 
-async def busy(port: int, work: Work, source: str = "127.0.0.1") -> Client:
+async def busy(server: Server, work: Work, source: str = "127.0.0.1") -> Client:
     """A request with a valid token, in the middle of its work."""
-    before, client = work.began, await connect(port, source)
+    before, client = work.began, await server.connect(source)
     await client.say(head("/t/wait", BEARER))
     await eventually(lambda: work.began == before + 1)
     return client
@@ -121,8 +118,8 @@ async def drip(client: Client, data: bytes) -> None:
 
 
 async def test_a_head_that_does_not_come_is_not_waited_for(store: Store) -> None:
-    async with edge(store, SHORT) as (port, _), anyio.create_task_group() as tasks:
-        silent, dripping, second = [await connect(port) for _ in range(3)]
+    async with edge(store, SHORT) as (server, _), anyio.create_task_group() as tasks:
+        silent, dripping, second = [await server.connect() for _ in range(3)]
         await second.say(head("/healthz"))
         assert (await second.answer()).status == 200
         await dripping.say(head("/healthz")[:-2])
@@ -135,8 +132,8 @@ async def test_a_head_that_does_not_come_is_not_waited_for(store: Store) -> None
 
 async def test_a_body_that_does_not_come_is_not_waited_for(store: Store) -> None:
     """A client that has shown a valid token is told; what it had sent is not taken for the whole."""
-    async with edge(store, SHORT) as (port, work), anyio.create_task_group() as tasks:
-        silent, dripping, dripping_chunks = [await connect(port) for _ in range(3)]
+    async with edge(store, SHORT) as (server, work), anyio.create_task_group() as tasks:
+        silent, dripping, dripping_chunks = [await server.connect() for _ in range(3)]
         await silent.say(head("/t/take", BEARER, "Content-Length: 5", method="POST"))
         await dripping.say(head("/t/take", BEARER, "Content-Length: 400000", method="POST"))
         await dripping_chunks.say(head("/t/take", BEARER, "Transfer-Encoding: chunked", method="POST"))
@@ -153,8 +150,8 @@ async def test_a_body_that_does_not_come_is_not_waited_for(store: Store) -> None
 
 async def test_a_refused_body_is_not_read_for_ever(store: Store) -> None:
     """The answer is there at once; that more of the body follows keeps no connection open."""
-    async with edge(store, SHORT) as (port, _), anyio.create_task_group() as tasks:
-        client = await connect(port)
+    async with edge(store, SHORT) as (server, _), anyio.create_task_group() as tasks:
+        client = await server.connect()
         await client.say(head("/t/take", "Content-Length: 400000", method="POST"))
         assert (await client.answer()).status == 401
         tasks.start_soon(drip, client, b"x" * 1000)
@@ -164,8 +161,8 @@ async def test_a_refused_body_is_not_read_for_ever(store: Store) -> None:
 
 async def test_a_slow_and_honest_upload_takes_as_many_windows_as_it_needs(store: Store) -> None:
     bounds = Bounds(window_seconds=0.5, bytes_per_second=100)
-    async with edge(store, bounds) as (port, work):
-        client = await connect(port)
+    async with edge(store, bounds) as (server, work):
+        client = await server.connect()
         await client.say(head("/t/take", BEARER, "Content-Length: 30000", method="POST"))
         for _ in range(30):
             await client.say(b"x" * 1000)
@@ -176,13 +173,13 @@ async def test_a_slow_and_honest_upload_takes_as_many_windows_as_it_needs(store:
 
 async def test_a_client_that_waits_for_us_is_not_slow(store: Store) -> None:
     """Ours was the pause: the handler had not begun to read, and more than its buffer was sent already."""
-    async with edge(store, SHORT) as (port, work):
-        full, asking = await connect(port), await connect(port)
+    async with edge(store, SHORT) as (server, work):
+        full, asking = await server.connect(), await server.connect()
         await full.say(head("/t/take-late", BEARER, "Content-Length: 200000", method="POST"), b"x" * 150_000)
         await asking.say(
             head("/t/take-late", BEARER, "Content-Length: 5", "Expect: 100-continue", method="POST")
         )
-        other = await connect(port)
+        other = await server.connect()
         await other.say(head("/t/take", BEARER, "Content-Length: 5", method="POST"))
         assert (await other.answer()).status == 408, "a window has passed"
         await eventually(lambda: work.began == 2)
@@ -195,12 +192,12 @@ async def test_a_client_that_waits_for_us_is_not_slow(store: Store) -> None:
 
 
 async def test_no_deadline_ends_what_is_streamed_or_worked_at(store: Store) -> None:
-    async with edge(store, SHORT) as (port, work):
-        worker, follower, silent = await busy(port, work), await connect(port), await connect(port)
+    async with edge(store, SHORT) as (server, work):
+        worker, follower, silent = await busy(server, work), await server.connect(), await server.connect()
         await follower.say(head("/t/follow", BEARER))
         assert b"first" in await follower.reader.readuntil(b"first\n")
         await silent.rest()
-        late = await connect(port)
+        late = await server.connect()
         await late.say(head("/t/take", BEARER, "Content-Length: 5", method="POST"))
         assert (await late.answer()).status == 408, "a window has passed"
         work.go_on.set()
@@ -209,10 +206,10 @@ async def test_no_deadline_ends_what_is_streamed_or_worked_at(store: Store) -> N
 
 
 async def test_a_full_server_refuses_work_and_answers_probes(store: Store) -> None:
-    async with edge(store, LONG) as (port, work):
-        workers = [await busy(port, work) for _ in range(LONG.requests)]
+    async with edge(store, LONG) as (server, work):
+        workers = [await busy(server, work) for _ in range(LONG.requests)]
         for _ in range(3):
-            refused = await ask(port, "/status", BEARER)
+            refused = await server.ask("/status", BEARER)
             assert (refused.status, refused.headers["retry-after"]) == (503, "1")
             assert refused.headers["content-type"] == "application/problem+json"
             assert (refused.headers["connection"], refused.headers["x-content-type-options"]) == (
@@ -220,31 +217,31 @@ async def test_a_full_server_refuses_work_and_answers_probes(store: Store) -> No
                 "nosniff",
             )
             for path in PROBES:
-                assert (await ask(port, path)).status == 200
+                assert (await server.ask(path)).status == 200
         work.go_on.set()
         for client in workers:
             assert (await client.answer()).body == b'"done"'
-        assert (await ask(port, "/status", BEARER)).status == 200
+        assert (await server.ask("/status", BEARER)).status == 200
 
 
 async def test_the_oldest_without_a_head_makes_room(store: Store) -> None:
-    async with edge(store, LONG) as (port, work):
-        worker = await busy(port, work)
-        kept = await connect(port)
+    async with edge(store, LONG) as (server, work):
+        worker = await busy(server, work)
+        kept = await server.connect()
         await kept.say(head("/t/name/1", BEARER))
         assert (await kept.answer()).status == 200
-        silent = [await connect(port) for _ in range(3)]
-        assert (await ask(port, "/status", BEARER)).status == 200
+        silent = [await server.connect() for _ in range(3)]
+        assert (await server.ask("/status", BEARER)).status == 200
         await silent[0].rest()
         assert not any(client.has_ended for client in (worker, kept, *silent[1:]))
 
 
 async def test_a_login_that_never_ends_makes_room_for_a_valid_token(store: Store) -> None:
-    async with edge(store, LONG) as (port, work):
-        workers = [await busy(port, work) for _ in range(LONG.requests - 1)]
-        login = await connect(port)
+    async with edge(store, LONG) as (server, work):
+        workers = [await busy(server, work) for _ in range(LONG.requests - 1)]
+        login = await server.connect()
         await login.say(head("/login", LOGIN, "Content-Length: 100", method="POST"), b"token=")
-        answer = await ask(port, "/t/name/1", BEARER)
+        answer = await server.ask("/t/name/1", BEARER)
         assert answer.status == 200
         assert await login.rest() == b""
         assert not any(client.has_ended for client in workers)
@@ -252,37 +249,37 @@ async def test_a_login_that_never_ends_makes_room_for_a_valid_token(store: Store
 
 async def test_whoever_guesses_and_goes_leaves_no_place_taken(store: Store) -> None:
     """Guesses wait when there were many. Those who have gone do not wait any more."""
-    async with edge(store, LONG) as (port, _):
+    async with edge(store, LONG) as (server, _):
         for number in range(10):
-            assert (await ask(port, "/status", f"Authorization: Bearer guess {number}")).status == 401
+            assert (await server.ask("/status", f"Authorization: Bearer guess {number}")).status == 401
         for number in range(40):
-            client = await connect(port)
+            client = await server.connect()
             await client.say(head("/status", f"Authorization: Bearer other guess {number}"))
             await client.close()
-        assert (await ask(port, "/status", BEARER)).status == 200
+        assert (await server.ask("/status", BEARER)).status == 200
 
 
 async def test_an_address_has_its_share_and_no_more(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The addresses of loopback stand for those of strangers."""
     monkeypatch.setattr("supervisor.api.http_protocol.group_of", lambda peer, proxies: peer)
-    async with edge(store, LONG) as (port, work):
-        workers = [await busy(port, work, "127.0.0.2") for _ in range(LONG.requests_per_address)]
-        refused = await ask(port, "/status", BEARER, source="127.0.0.2")
+    async with edge(store, LONG) as (server, work):
+        workers = [await busy(server, work, "127.0.0.2") for _ in range(LONG.requests_per_address)]
+        refused = await server.ask("/status", BEARER, source="127.0.0.2")
         assert refused.status == 429
         assert "TENURE_TRUSTED_PROXIES" in json.loads(refused.body)["detail"]
-        assert (await ask(port, "/healthz", source="127.0.0.2")).status == 200
-        other = await connect(port, "127.0.0.3")
-        silent = [await connect(port, "127.0.0.2") for _ in range(8)]
+        assert (await server.ask("/healthz", source="127.0.0.2")).status == 200
+        other = await server.connect("127.0.0.3")
+        silent = [await server.connect("127.0.0.2") for _ in range(8)]
         for client in silent[:-1]:
             await client.rest()
         assert not any(client.has_ended for client in (other, silent[-1], *workers))
-        assert (await ask(port, "/status", BEARER, source="127.0.0.3")).status == 200
+        assert (await server.ask("/status", BEARER, source="127.0.0.3")).status == 200
 
 
 async def test_loopback_has_no_share(store: Store) -> None:
-    async with edge(store, LONG) as (port, work):
+    async with edge(store, LONG) as (server, work):
         for _ in range(LONG.requests_per_address + 1):
-            await busy(port, work)
+            await busy(server, work)
 
 
 SMUGGLING = [
@@ -301,8 +298,8 @@ SMUGGLING = [
 async def test_nothing_after_an_ambiguous_request_is_answered(
     store: Store, ambiguous: bytes, at_once: bool
 ) -> None:
-    async with edge(store, LONG) as (port, work):
-        client, second = await connect(port), head("/t/name/2", BEARER)
+    async with edge(store, LONG) as (server, work):
+        client, second = await server.connect(), head("/t/name/2", BEARER)
         await client.say(ambiguous, second if at_once else b"")
         answer = await client.answer()
         assert (answer.status, answer.headers["connection"]) == (400, "close")
@@ -314,8 +311,8 @@ async def test_nothing_after_an_ambiguous_request_is_answered(
 
 @pytest.mark.parametrize("trailers", [b"X-Bare: a\n\r\n", b"\n", b"X-Folded: a\r\n b\r\n\r\n"])
 async def test_nothing_after_ambiguous_trailers_is_answered(store: Store, trailers: bytes) -> None:
-    async with edge(store, LONG) as (port, work):
-        client, second = await connect(port), head("/t/name/2", BEARER)
+    async with edge(store, LONG) as (server, work):
+        client, second = await server.connect(), head("/t/name/2", BEARER)
         await client.say(head("/t/take", BEARER, "Transfer-Encoding: chunked", method="POST"))
         await client.say(b"5\r\nhello\r\n0\r\n", trailers, second)
         assert (await client.answer()).status == 400
@@ -324,8 +321,8 @@ async def test_nothing_after_ambiguous_trailers_is_answered(store: Store, traile
 
 
 async def test_requests_in_a_row_on_one_connection_are_answered(store: Store) -> None:
-    async with edge(store, LONG) as (port, work):
-        client = await connect(port)
+    async with edge(store, LONG) as (server, work):
+        client = await server.connect()
         await client.say(
             head("/t/name/1", BEARER),
             head("/t/take", BEARER, "Content-Length: 5", method="POST"),
@@ -343,11 +340,24 @@ async def test_requests_in_a_row_on_one_connection_are_answered(store: Store) ->
 async def test_a_broken_body_after_the_answer_is_no_error_of_ours(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with edge(store, LONG) as (port, _):
-        client = await connect(port)
+    async with edge(store, LONG) as (server, _):
+        client = await server.connect()
         await client.say(head("/t/take", "Transfer-Encoding: chunked", method="POST"))
         assert (await client.answer()).status == 401
         await client.say(b"no chunk\r\n")
+        assert await client.rest() == b""
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_a_broken_body_that_comes_with_its_head_is_no_error_of_ours(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The handler has begun, does not read, and answers what nobody may send any more."""
+    async with edge(store, LONG) as (server, _):
+        client = await server.connect()
+        request = head("/t/name/1", BEARER, "Transfer-Encoding: chunked", method="POST")
+        await client.say(request, b"no chunk\r\n")
+        assert (await client.answer()).status == 400
         assert await client.rest() == b""
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
@@ -372,7 +382,7 @@ async def test_what_a_library_logs_is_a_line_of_ours(
 
 async def test_what_comes_at_once_is_taken(store: Store) -> None:
     """More than are accepted in one turn of the loop, and more than may be open."""
-    async with edge(store, LONG) as (port, _):
-        answers = await asyncio.gather(*(ask(port, "/healthz") for _ in range(300)), return_exceptions=True)
+    async with edge(store, LONG) as (server, _):
+        answers = await asyncio.gather(*(server.ask("/healthz") for _ in range(300)), return_exceptions=True)
         assert any(isinstance(answer, Answer) and answer.status == 200 for answer in answers)
-        assert (await ask(port, "/healthz")).status == 200
+        assert (await server.ask("/healthz")).status == 200

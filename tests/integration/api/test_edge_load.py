@@ -7,7 +7,7 @@ import anyio
 
 from supervisor.descriptors import raise_limit
 from supervisor.embedded import Urls
-from tests.integration.api.edge_scene import Client, ask, connect
+from tests.integration.api.edge_scene import Client, Server
 from tests.support.eventually import eventually
 from tests.support.replica import replica
 
@@ -22,13 +22,13 @@ FORM = b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form
 class Attacker:
     """Holds connections open, and opens a new one for each that is closed."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, server: Server) -> None:
+        self._server = server
         self.opened = 0
 
     async def hold(self, first: bytes, then: bytes) -> None:
         while True:
-            client = await connect(self._port)
+            client = await self._server.connect()
             try:
                 self.opened += 1
                 await client.say(first)
@@ -53,8 +53,9 @@ async def test_a_thousand_idle_and_two_hundred_dripping_connections_take_nothing
         replica(database, tmp_path, env={"TENURE_API_TOKEN": TOKEN}) as attacked,
         anyio.create_task_group() as tasks,
     ):
-        await eventually(lambda: _answers(attacked.port, "/status"), timeout=30, what="the first /status")
-        attacker = Attacker(attacked.port)
+        server = Server(attacked.port)
+        await eventually(lambda: _answers(server, "/status"), timeout=30, what="the first /status")
+        attacker = Attacker(Server(attacked.port))
         for number in range(IDLE + DRIPPING + LOGINS):
             first, then = _how(number)
             tasks.start_soon(attacker.hold, first, then)
@@ -62,7 +63,7 @@ async def test_a_thousand_idle_and_two_hundred_dripping_connections_take_nothing
         await eventually(lambda: attacker.opened > all_and_again, timeout=60, what="all, and some again")
         for _ in range(ROUNDS):
             for path in ("/healthz", "/readyz", "/metrics", "/status"):
-                assert (await ask(attacked.port, path, BEARER)).status == 200
+                assert (await server.ask(path, BEARER)).status == 200
             await anyio.sleep(0.1)
         tasks.cancel_scope.cancel()
         events = [json.loads(line)["event"] for line in attacked.output().splitlines()]
@@ -70,8 +71,8 @@ async def test_a_thousand_idle_and_two_hundred_dripping_connections_take_nothing
         assert len(events) < 200
 
 
-async def _answers(port: int, path: str) -> bool:
-    return (await ask(port, path, BEARER)).status == 200
+async def _answers(server: Server, path: str) -> bool:
+    return (await server.ask(path, BEARER)).status == 200
 
 
 def _how(number: int) -> tuple[bytes, bytes]:
