@@ -19,6 +19,7 @@ from pydantic_settings import (
 from supervisor.errors import BadSettings
 from supervisor.own_variables import HARMLESS_VARIABLES, is_own
 from supervisor.project_settings import load_database_settings
+from supervisor.proxies import TrustedProxies
 
 CLOCK_RATE_ERROR = 1.02
 TOML_FILE = "tenure.toml"
@@ -86,6 +87,7 @@ class Settings(BaseSettings):
     lead: bool = True
     http_host: str = "127.0.0.1"
     http_port: int = Field(default=8080, ge=0, le=65535)
+    trusted_proxies: str = ""
     domains: str = ""
     slots: int = Field(default=8, ge=1, le=1000)
     state_dir: Path = Path(".tenure")
@@ -139,6 +141,10 @@ class Settings(BaseSettings):
         return _names(self.command_env)
 
     @property
+    def proxies(self) -> TrustedProxies:
+        return TrustedProxies.parse(self.trusted_proxies)
+
+    @property
     def domain_names(self) -> tuple[str, ...]:
         """The domains this replica works for; empty means all there are."""
         return _names(self.domains)
@@ -164,6 +170,7 @@ def load_settings(*, project_key: str | None = None, **overrides: Any) -> Settin
         *settings.timings.complaints(),
         *_token_complaints(settings),
         *_variable_complaints(settings),
+        *_proxy_complaints(settings),
     ]:
         raise BadSettings(what="; ".join(complaints))
     settings = settings.model_copy(update=_urls(settings, project_key))
@@ -185,6 +192,14 @@ def _variable_complaints(settings: Settings) -> list[str]:
         return []
     advice = "variables of that kind hold secrets of the replica; give commands one with another name"
     return [f"TENURE_COMMAND_ENV names {', '.join(own)}: {advice}"]
+
+
+def _proxy_complaints(settings: Settings) -> list[str]:
+    try:
+        TrustedProxies.parse(settings.trusted_proxies)
+    except ValueError as error:
+        return [f"TENURE_TRUSTED_PROXIES: {error}"]
+    return []
 
 
 def _urls(settings: Settings, project_key: str | None) -> dict[str, SecretStr]:

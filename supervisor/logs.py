@@ -3,11 +3,14 @@
 `worker_id`, `epoch`, `run` and `claim` are bound where they are known and stand in every line after that.
 Those of a run are looked up when there is a line: most runs have none, and to bind them for each costs more
 than a short run does.
+
+What libraries log by the standard module, from warnings on, becomes a line of the same form.
 """
 
 import io
 import logging
 import sys
+import traceback
 from contextvars import ContextVar
 from typing import Final, NamedTuple, TextIO, cast
 from uuid import UUID
@@ -51,6 +54,7 @@ def configure(settings: Settings) -> None:
         logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _StandardError())),
         cache_logger_on_first_use=True,
     )
+    logging.lastResort = _FromLibraries(logging.WARNING)
 
 
 def name_run(
@@ -66,6 +70,17 @@ def name_run(
 def to_standard_error() -> None:
     """For commands: their output is for pipes, and no line of a log may stand in it."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _StandardError())))
+
+
+class _FromLibraries(logging.Handler):
+    """The handler of records that no other handler takes; the standard one prints them as they are."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        more = {}
+        if record.exc_info:
+            # without the values of variables, some of which are secrets
+            more["exception"] = "".join(traceback.format_exception(*record.exc_info))
+        logger(record.name).log(record.levelno, record.getMessage().strip(), **more)
 
 
 class _StandardError(io.TextIOBase):

@@ -30,6 +30,7 @@ from supervisor.clock import boottime
 from supervisor.config import Settings
 from supervisor.control import Control
 from supervisor.deadman import DeadMan
+from supervisor.descriptors import raise_limit
 from supervisor.domain import Domain
 from supervisor.election import Election, Tenure
 from supervisor.errors import TenureError
@@ -209,6 +210,7 @@ class Replica:
 
     async def run(self) -> None:
         bind_contextvars(worker_id=self.worker_id)
+        raise_limit()
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._heed_signals)
@@ -287,7 +289,9 @@ class Replica:
         doorway = Doorway(self, make)
         async with anyio.create_task_group() as group:
             group.start_soon(doorway.warm_up)
-            await serve(doorway, settings.http_host, settings.http_port, ready=ready)
+            await serve(
+                doorway, settings.http_host, settings.http_port, ready=ready, proxies=settings.proxies
+            )
 
     async def _measure_loop_lag(self) -> None:
         while True:

@@ -2,18 +2,19 @@
 
 A credential that was right is believed for TRUST_SECONDS from the moment the database was asked, and never
 longer than it lives: so a revocation is in force everywhere within TRUST_SECONDS of its commit. After that
-only the database is asked again; argon2 runs once for each token in a process. What is not proven yet is
-bounded by the turnstile and by the limiter of its address; what was right before passes both, also behind a
-proxy whose address it shares with somebody who guesses.
+only the database is asked again; argon2 runs once for each token in a process. What is not proven yet waits
+for its turn at the turnstile; what was right before does not. A token of the database and the cookie of a
+session have 256 random bits: nobody guesses them, so wrong ones are not counted, and nobody can use up the
+guesses of somebody else who has the right one.
 
-The token of the environment, or of the state directory, needs no database. It always passes the limiter:
-people choose it, and whoever guesses from an address that has no guess left does not get to know when one is
-right.
+The token of the environment, or of the state directory, needs no database, but people choose the first: wrong
+guesses at it are counted and slowed (limiter.py). A guess is all that has not the form of a token of the
+database. The code of a link has 256 random bits, as a session has.
 """
 
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -22,7 +23,7 @@ import anyio
 import anyio.to_thread
 
 from supervisor.api.credentials import Given, digest_of, form_token, new_session, shared_proof
-from supervisor.api.limiter import Limiter, Turnstile
+from supervisor.api.limiter import Guesses, Lines, Turnstile
 from supervisor.api.principal import SHARED, Principal, token_principal
 from supervisor.api.recent import Recent
 from supervisor.api.server import is_loopback
@@ -31,16 +32,12 @@ from supervisor.clock import Clock
 from supervisor.config import Settings
 from supervisor.errors import BadSettings, TenureError
 from supervisor.login_codes import LoginCodes
-from supervisor.logs import logger
 from supervisor.store import Store
 
 TRUST_SECONDS: Final = 10.0
 USE_SECONDS: Final = 300.0
 REMEMBERED: Final = 4096
 AT_ONCE: Final = 2
-WAITING: Final = 16
-
-_log = logger("api")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +59,15 @@ class Access:
         self._store = store
         self._clock = clock or Clock()
         self._codes = LoginCodes(settings.state_dir)
-        self._limiter = Limiter(self._clock)
-        self._turnstile = Turnstile(AT_ONCE, WAITING)
+        self._guesses = Guesses(self._clock)
+        self._turnstile = Turnstile(AT_ONCE)
         self._right: Recent[bytes, tuple[Asking, float]] = Recent(REMEMBERED)
         self._wrong: Recent[bytes, float] = Recent(REMEMBERED)
         # for each credential that was ever right, the hash that it fitted
         self._proven: Recent[bytes, str] = Recent(REMEMBERED)
         self._noted: Recent[int, float] = Recent(REMEMBERED)
-        self._looking: dict[bytes, anyio.Lock] = {}
+        # one look at a time for each credential: a browser's twenty requests need one answer
+        self._looking: Lines[bytes] = Lines()
 
     async def who(self, given: Given, address: str) -> Asking | None:
         """A token that is wrong is not made good by anything else that came with it."""
@@ -77,11 +75,21 @@ class Access:
             return await self.by_token(given.bearer, address)
         return None if given.session is None else await self.by_session(given.session, address)
 
+    async def is_still_known(self, given: Given, address: str) -> bool:
+        """Whether what let a request in still does. What was right does not wait for those who guess."""
+        if given.bearer is not None and self._is_shared(digest_of(given.bearer)):
+            return True
+        return await self.who(given, address) is not None
+
     async def by_token(self, token: bytes, address: str) -> Asking | None:
         digest = digest_of(token)
-        if self._shared and hmac.compare_digest(digest, digest_of(self._shared)):
-            self._limiter.check(address)
+        if self._is_shared(digest):
+            await self._guesses.weigh(address, right=True)
             return Asking(SHARED, by_hand=True)
+        if Token.parse(token) is None:
+            if self._shared:
+                await self._guesses.weigh(address, right=False)
+            return None
         return await self._look(digest, address, partial(self._find_token, token, digest))
 
     async def by_session(self, session: bytes, address: str) -> Asking | None:
@@ -95,11 +103,9 @@ class Access:
 
     async def open_session_by_code(self, code: str, address: str, before: bytes | None) -> bytes | None:
         """A new session of the shared token, for who may use the state directory. The code is used up."""
-        self._limiter.check(address)
-        if not self._shared or not await anyio.to_thread.run_sync(self._codes.take, code):
-            if self._limiter.note_failure(address):
-                _log.warning("too many wrong credentials", address=address)
-            return None
+        async with self._turnstile.turn(address):
+            if not self._shared or not await anyio.to_thread.run_sync(self._codes.take, code):
+                return None
         return await self._begin_session(Asking(SHARED), before)
 
     async def _begin_session(self, asking: Asking, before: bytes | None) -> bytes | None:
@@ -120,12 +126,15 @@ class Access:
         await self._store.value("close_session", digest_of(session))
         self._right.drop(digest_of(session))
 
+    def _is_shared(self, digest: bytes) -> bool:
+        return bool(self._shared) and hmac.compare_digest(digest, digest_of(self._shared))
+
     async def _look(
         self, digest: bytes, address: str, find: Callable[[], Awaitable[Found | None]]
     ) -> Asking | None:
         if (asking := self._remembered(digest)) is not None:
             return asking
-        async with self._alone(digest):
+        async with self._looking.turn(digest):
             if (asking := self._remembered(digest)) is not None:
                 return asking
             now = self._clock.now()
@@ -134,11 +143,14 @@ class Access:
             if digest in self._proven:
                 found = await find()
             else:
-                self._limiter.check(address)
-                async with self._turnstile.turn():
-                    found = await find()
+                async with self._turnstile.turn(address):
+                    # whoever has gone leaves the line, and never a query that is under way
+                    with anyio.CancelScope(shield=True):
+                        found = await find()
             if found is None:
-                self._note_wrong(digest, address, now)
+                self._right.drop(digest)
+                self._proven.drop(digest)
+                self._wrong.put(digest, now + TRUST_SECONDS)
                 return None
             asking, seconds = found
             trusted = TRUST_SECONDS if seconds is None else min(TRUST_SECONDS, seconds)
@@ -148,15 +160,6 @@ class Access:
     def _remembered(self, digest: bytes) -> Asking | None:
         kept = self._right.get(digest)
         return kept[0] if kept is not None and self._clock.now() < kept[1] else None
-
-    def _note_wrong(self, digest: bytes, address: str, now: float) -> None:
-        self._right.drop(digest)
-        self._wrong.put(digest, now + TRUST_SECONDS)
-        if digest in self._proven:
-            # it was right once and is over: that is no guess
-            self._proven.drop(digest)
-        elif self._limiter.note_failure(address):
-            _log.warning("too many wrong credentials", address=address)
 
     async def _find_token(self, text: bytes, digest: bytes) -> Found | None:
         token = Token.parse(text)
@@ -195,17 +198,6 @@ class Access:
         self._noted.put(token_id, self._clock.now())
         with suppress(TenureError):  # nice to know, and no reason to refuse anybody
             await self._store.value("note_token_use", token_id)
-
-    @asynccontextmanager
-    async def _alone(self, digest: bytes) -> AsyncIterator[None]:
-        """One look at a time for each credential: a browser's twenty requests need one answer."""
-        lock = self._looking.setdefault(digest, anyio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked() and not lock.statistics().tasks_waiting:
-                self._looking.pop(digest, None)
 
 
 def _fits(token: Token, encoded: str | None) -> bool:

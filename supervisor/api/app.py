@@ -27,7 +27,8 @@ def create_app(
     app = FastAPI(title="Tenure", docs_url=None, redoc_url=None, openapi_url=None)
     body_bytes = {path: most for domain in domains for path, most in domain.body_bytes.items()}
     access = Access(replica.settings, replica.store, clock)
-    app.add_middleware(Gate, access=access, body_bytes=body_bytes)
+    proxies = replica.settings.proxies
+    app.add_middleware(Gate, access=access, body_bytes=body_bytes, proxies=proxies)
     app.add_exception_handler(HTTPException, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_input)
     app.add_exception_handler(TenureError, _explain)

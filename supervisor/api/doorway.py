@@ -14,7 +14,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.api.headers import secure
-from supervisor.api.probes import PROBES, Probes
+from supervisor.api.probes import Probes, is_probe
 from supervisor.api.view import ReplicaView
 
 WARM_UP_SECONDS: Final = 60.0
@@ -28,7 +28,7 @@ class Doorway:
         self._rest: ASGIApp | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "GET" and scope["path"] in PROBES:
+        if scope["type"] == "http" and is_probe(scope["method"], scope["path"]):
             answer = await self._probes.answer(scope["path"])
 
             async def send_secured(message: Message) -> None:

@@ -21,6 +21,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.api.access import Access, Asking
+from supervisor.api.connections import HEADER_BYTES
 from supervisor.api.credentials import COOKIE, Ambiguous, Given, given_by
 from supervisor.api.csrf import is_token, shown_token
 from supervisor.api.headers import secure
@@ -29,9 +30,9 @@ from supervisor.api.principal import NOBODY, Role, check_role
 from supervisor.api.probes import PROBES
 from supervisor.api.problem import Problem, problem, problem_of
 from supervisor.api.refusal_page import shown
-from supervisor.api.server import HEADER_BYTES
 from supervisor.errors import OutcomeUnknown, TenureError
 from supervisor.logs import logger
+from supervisor.proxies import TrustedProxies
 
 LOGIN: Final = "/login"
 LOGOUT: Final = "/logout"
@@ -58,9 +59,16 @@ class Refused(Exception):
 class Gate:
     """`body_bytes`: how much is read of what is posted to exactly these paths."""
 
-    def __init__(self, app: ASGIApp, access: Access, body_bytes: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        body_bytes: Mapping[str, int] | None = None,
+        proxies: TrustedProxies | None = None,
+    ) -> None:
         self._app = app
         self._access = access
+        self._proxies = proxies or TrustedProxies()
         self._body_bytes = {LOGIN: LOGIN_BYTES, **(body_bytes or {})}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,8 +111,8 @@ class Gate:
         state["principal"] = NOBODY
         if path in PROBES:
             return receive
-        given, address = _given(scope), address_of(scope)
-        state["given"] = given
+        given, address = _given(scope), self._client_address(scope, headers)
+        state["given"], state["address"] = given, address
         changes = scope["method"] not in SAFE_METHODS
         if path == LOGIN or _is_below(path, STATIC):
             if changes:
@@ -116,7 +124,7 @@ class Gate:
         state["principal"], state["form_token"] = asking.principal, asking.form_token
 
         async def still_valid() -> bool:
-            return await self._access.who(given, address) is not None
+            return await self._access.is_still_known(given, address)
 
         state["still_valid"] = still_valid
         if changes:
@@ -125,10 +133,15 @@ class Gate:
             return await _checked(scope, headers, asking, receive)
         return receive
 
+    def _client_address(self, scope: Scope, headers: Headers) -> str:
+        peer: str = scope["client"][0] if scope.get("client") else ""
+        return self._proxies.client_of(peer, headers.getlist("x-forwarded-for"))
+
 
 def address_of(scope: Scope) -> str:
-    """Of whoever is connected; a proxy's word about others is not taken."""
-    return scope["client"][0] if scope.get("client") else ""
+    """Return the client's address: of the connection, or what a trusted proxy says of it."""
+    address: str = scope["state"]["address"]
+    return address
 
 
 async def _checked(scope: Scope, headers: Headers, asking: Asking, receive: Receive) -> Receive:

@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from supervisor.api.access import Access
 from supervisor.api.credentials import COOKIE, Given
 from supervisor.api.gate import LOGIN, LOGOUT, address_of
-from supervisor.api.limiter import Busy, TooManyRefusals
+from supervisor.api.limiter import TooManyRefusals
 from supervisor.api.origin import is_followed, is_secure, local_path
 from supervisor.errors import TenureError
 
@@ -109,7 +109,7 @@ class Login:
 async def _enter(request: Request, path: str, opening: Awaitable[bytes | None], refusal: str) -> Response:
     try:
         session = await opening
-    except (TooManyRefusals, Busy) as error:
+    except TooManyRefusals as error:
         wait = {"Retry-After": str(error.facts["seconds"])}
         return _page(request, path, 429, f"Refused: {error}; {error.advice}.", wait)
     except TenureError:

@@ -12,6 +12,11 @@ METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
+def is_probe(method: str, path: str) -> bool:
+    """Whether it is answered without the application, and also where nothing else is."""
+    return method == "GET" and path in PROBES
+
+
 class Probes:
     def __init__(self, replica: ReplicaView) -> None:
         self._replica = replica

@@ -31,13 +31,14 @@ MEANINGS: Final[Meanings] = {
     403: ("The role is not enough, or the form is not ours", ""),
     404: ("There is no such thing", "NOT_FOUND"),
     409: ("Not as things stand", "CONFLICT"),
+    408: ("The body came too slowly", ""),
     413: ("The body is too large", ""),
     422: ("The request does not fit", INVALID),
-    429: ("Too many wrong credentials from this address", ""),
+    429: ("Too many wrong credentials, or requests at once, from this address", ""),
     431: ("The request's head is too large", ""),
     503: ("The database did not answer; the same request can be sent again", ""),
 }
-ALWAYS: Final = (400, 401, 403, 413, 422, 429, 431, 503)
+ALWAYS: Final = (400, 401, 403, 408, 413, 422, 429, 431, 503)
 _FIELDS: Final[Mapping[str, Any]] = {
     "type": {"type": "string"},
     "status": {"type": "integer"},

@@ -1,5 +1,8 @@
 """Listening: which addresses are allowed, and a server that lives inside our event loop.
 
+Few connections are accepted in one turn of the loop, so that what the earlier ones have sent is read before
+newer ones push them out; the others wait in the kernel.
+
 The socket is bound before the server starts, so that a taken port is an error with advice and not a process
 that exits by itself. The server owns no signals; cancelling `serve` ends it, open requests get GRACE_SECONDS.
 """
@@ -9,17 +12,22 @@ import ipaddress
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, cast
 
 import anyio
 import uvicorn
 
+from supervisor.api.connections import Bounds, Connections
+from supervisor.api.http_protocol import BoundedProtocol
 from supervisor.config import Settings
+from supervisor.descriptors import open_file_limit
 from supervisor.errors import BadSettings, TenureError
+from supervisor.proxies import TrustedProxies
 
 GRACE_SECONDS: Final = 2
-HEADER_BYTES: Final = 16 * 1024
-CONNECTIONS: Final = 256
+ACCEPTED_AT_ONCE: Final = 64
+WAITING_IN_KERNEL: Final = 1024
 
 
 class PortInUse(TenureError):
@@ -64,7 +72,7 @@ def bind(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         # Listening at once: two that both bound an address with SO_REUSEADDR find out here.
-        listener.listen(128)
+        listener.listen(WAITING_IN_KERNEL)
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
@@ -81,10 +89,20 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(app: Any, host: str, port: int, ready: Callable[[int], None]) -> None:
+async def serve(
+    app: Any,
+    host: str,
+    port: int,
+    ready: Callable[[int], None],
+    *,
+    bounds: Bounds | None = None,
+    proxies: TrustedProxies | None = None,
+) -> None:
     """Serve until cancelled; `ready` gets the port (also a chosen one, for 0) when requests are answered."""
     listener = bind(host, port)
-    server = _Server(_config(app))
+    connections = Connections(bounds or Bounds.within(open_file_limit()))
+    protocol = partial(BoundedProtocol, connections=connections, proxies=proxies or TrustedProxies())
+    server = _Server(_config(app, cast("type[BoundedProtocol]", protocol)))
 
     async def run() -> None:
         with anyio.CancelScope(shield=True):
@@ -93,29 +111,30 @@ async def serve(app: Any, host: str, port: int, ready: Callable[[int], None]) ->
     with listener:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
+            tasks.start_soon(connections.keep_deadlines)
             try:
                 while not server.started:
                     await anyio.sleep(0.01)
+                listener.listen(WAITING_IN_KERNEL)  # uvicorn has set it to ACCEPTED_AT_ONCE
                 ready(listener.getsockname()[1])
                 await anyio.sleep_forever()
             finally:
                 server.should_exit = True
 
 
-def _config(app: Any) -> uvicorn.Config:
+def _config(app: Any, protocol: type[BoundedProtocol]) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11",
+        http=protocol,
         ws="none",
         lifespan="off",
         interface="asgi3",
         log_config=None,
-        log_level="warning",
+        log_level="error",  # what is less a stranger causes, as often as he likes
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=CONNECTIONS,
-        h11_max_incomplete_event_size=HEADER_BYTES,
+        backlog=ACCEPTED_AT_ONCE,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )

@@ -12,8 +12,8 @@ from fastapi import FastAPI, Request
 from starlette.types import Receive, Scope, Send
 
 from supervisor.api import CannotListen, PortInUse, check_bind, create_app, serve
+from supervisor.api.connections import HEADER_BYTES
 from supervisor.api.gate import BODY_BYTES
-from supervisor.api.server import HEADER_BYTES
 from supervisor.config import Settings
 from supervisor.domain import Domain
 from supervisor.embedded import Urls

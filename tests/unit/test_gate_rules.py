@@ -1,8 +1,10 @@
 """What the gate decides by, without a server: credentials, origins, ways back, limits and form tokens."""
 
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import anyio
 import pytest
 from starlette.requests import Request
 from starlette.types import Message
@@ -10,7 +12,15 @@ from starlette.types import Message
 from supervisor.api import lasting
 from supervisor.api.credentials import Ambiguous, form_token, given_by, new_session, shared_proof
 from supervisor.api.csrf import FORM_BYTES, is_token, shown_token
-from supervisor.api.limiter import BURST, REFILL_SECONDS, Limiter, TooManyRefusals, network_of
+from supervisor.api.limiter import (
+    BURST,
+    PAUSE_SECONDS,
+    REFILL_SECONDS,
+    Guesses,
+    TooManyRefusals,
+    Turnstile,
+    network_of,
+)
 from supervisor.api.origin import is_foreign, is_secure, local_path
 from supervisor.api.recent import Recent
 from supervisor.api.tokens import Token, new_secret, shown
@@ -193,27 +203,71 @@ async def test_a_form_is_read_to_a_bound_and_given_back() -> None:
             assert left, "it was not read to its end"
 
 
-def test_an_address_has_so_many_failures_and_gets_them_back() -> None:
+async def test_an_address_has_so_many_guesses_and_gets_them_back() -> None:
+    """S3: after that a wrong guess is refused, and late."""
     clock = FakeClock()
-    limiter = Limiter(clock)
-    told = []
+    guesses = Guesses(clock)
+
+    async def answered_after(address: str, *, right: bool) -> float:
+        asked_at = clock.now()
+        await guesses.weigh(address, right=right)
+        return clock.now() - asked_at
+
     for _ in range(BURST):
-        limiter.check("192.0.2.1")
-        told.append(limiter.note_failure("192.0.2.1"))
-    assert told == [False] * (BURST - 1) + [True]
-    with pytest.raises(TooManyRefusals) as refused:
-        limiter.check("192.0.2.1")
-    assert refused.value.facts["seconds"] == REFILL_SECONDS
-    limiter.check("192.0.2.2")
+        assert await answered_after("192.0.2.1", right=False) == 0
+    for _ in range(3):
+        asked_at = clock.now()
+        with pytest.raises(TooManyRefusals) as refused:
+            await guesses.weigh("192.0.2.1", right=False)
+        assert clock.now() - asked_at == PAUSE_SECONDS
+        assert 0 < refused.value.facts["seconds"] <= REFILL_SECONDS
+    assert await answered_after("192.0.2.2", right=False) == 0, "from elsewhere"
     clock.pass_seconds(REFILL_SECONDS)
-    limiter.check("192.0.2.1")
-    limiter.note_failure("192.0.2.1")
+    assert await answered_after("192.0.2.1", right=False) == 0
     with pytest.raises(TooManyRefusals):
-        limiter.check("192.0.2.1")
+        await guesses.weigh("192.0.2.1", right=False)
     clock.pass_seconds(10 * BURST * REFILL_SECONDS)
     for _ in range(BURST):
-        limiter.check("192.0.2.1")
-        limiter.note_failure("192.0.2.1")
+        assert await answered_after("192.0.2.1", right=False) == 0
+
+
+async def test_the_right_guess_is_never_refused_and_never_told_sooner() -> None:
+    """S3: whoever has it is let in, and whoever guesses has to wait with each guess."""
+    clock = FakeClock()
+    guesses = Guesses(clock)
+    await guesses.weigh("192.0.2.1", right=True)
+    assert clock.now() == FakeClock().now()
+    for number in range(5 * BURST):
+        with suppress(TooManyRefusals):
+            await guesses.weigh("192.0.2.1", right=False)
+        asked_at = clock.now()
+        await guesses.weigh("192.0.2.1", right=True)
+        assert clock.now() - asked_at == (0 if number < BURST - 1 else PAUSE_SECONDS)
+
+
+async def test_an_address_waits_in_its_own_line() -> None:
+    """Many at one address keep one place busy, and nobody else waiting."""
+    turnstile, go_on, turns = Turnstile(2), anyio.Event(), []
+
+    async def take(address: str) -> None:
+        async with turnstile.turn(address):
+            turns.append(address)
+            await go_on.wait()
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(50):
+            tasks.start_soon(take, "2001:db8::1")
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(take, "2001:db8::ffff:1")
+        await anyio.wait_all_tasks_blocked()
+        assert turns == ["2001:db8::1"]
+        tasks.start_soon(take, "192.0.2.2")
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(take, "192.0.2.3")
+        await anyio.wait_all_tasks_blocked()
+        assert turns == ["2001:db8::1", "192.0.2.2"], "two at once, of whichever addresses"
+        go_on.set()
+    assert len(turns) == 53
 
 
 def test_an_ipv6_network_is_one_address() -> None:

@@ -20,6 +20,7 @@ _MEANINGS: Final[Mapping[int, str]] = {
     403: "The role of the token is not enough",
     404: "There is no such thing",
     409: "Not as things stand; the title says why",
+    408: "The body came too slowly",
     413: "The body is too large",
     422: "The request does not fit; `faults` says where",
     429: "Too many; try again later",
@@ -78,7 +79,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
                 }
             },
         }
-        for status in sorted({*statuses, 401, 403, 413, 422, 431, 503})
+        for status in sorted({*statuses, 401, 403, 408, 413, 422, 429, 431, 503})
     }
 
 

@@ -9,8 +9,9 @@ import asyncpg
 import httpx
 import pytest
 
-from supervisor.api.access import AT_ONCE, TRUST_SECONDS, USE_SECONDS, WAITING, check_entrance
-from supervisor.api.limiter import BURST, REFILL_SECONDS
+from supervisor.api.access import AT_ONCE, TRUST_SECONDS, USE_SECONDS, Access, check_entrance
+from supervisor.api.credentials import Given
+from supervisor.api.limiter import BURST, PAUSE_SECONDS, REFILL_SECONDS
 from supervisor.api.tokens import Token, shown
 from supervisor.config import Settings
 from supervisor.embedded import Urls
@@ -180,7 +181,7 @@ async def test_argon2_runs_once_for_a_token_however_often_it_is_used(
             codes.append((await http.get("/t/name", headers=headers)).status_code)
 
         async with anyio.create_task_group() as tasks:
-            for _ in range(3 * WAITING):
+            for _ in range(48):
                 tasks.start_soon(use)
         assert set(codes) == {200}
         scene.clock.pass_seconds(100 * TRUST_SECONDS)
@@ -199,70 +200,117 @@ async def test_an_unknown_id_costs_a_verification_too(scene: Scene, verification
             assert verifications.count == before + 1, "the same again costs nothing"
 
 
-async def test_few_verifications_run_at_once_and_few_wait(scene: Scene, verifications: Verifications) -> None:
-    """Who comes from many addresses finds the bound, and the rest of the replica its processor."""
+async def test_few_verifications_run_at_once_and_nobody_is_turned_away(
+    scene: Scene, verifications: Verifications
+) -> None:
+    """Whoever asks with wrong tokens waits in a line; the rest of the replica finds its processor."""
     verifications.go_on.clear()
-    known = bearer(SHARED_TOKEN)
     app = scene.another(api_token=SHARED_TOKEN)
+    token = await scene.token("ci", "view")
     answers: list[httpx.Response] = []
 
-    async def guess(number: int) -> None:
-        async with scene.client(f"192.0.2.{number}", app) as http:
-            answers.append(await http.get("/t/name", headers=bearer(shown(number, "u" * 43))))
+    async def ask(address: str, given: str) -> None:
+        async with scene.client(address, app) as http:
+            answers.append(await http.get("/t/name", headers=bearer(given)))
 
     async with anyio.create_task_group() as tasks:
-        for number in range(1, AT_ONCE + WAITING + 6):
-            tasks.start_soon(guess, number)
-        await eventually(lambda: len(answers) >= 5, what="five answers")
-        assert {answer.status_code for answer in answers} == {429}
-        assert answers[0].headers["retry-after"] == "1"
+        for number in range(1, 41):
+            tasks.start_soon(ask, "192.0.2.1", shown(number, "u" * 43))
+        await eventually(lambda: verifications.now == 1, what="one address has one place")
+        tasks.start_soon(ask, "192.0.2.2", token)
+        await eventually(lambda: verifications.now == 2, what="another address has the other")
+        assert answers == []
         async with scene.client("198.51.100.1", app) as http:
-            assert (await http.get("/t/name", headers=known)).status_code == 200
+            assert (await http.get("/t/name", headers=bearer(SHARED_TOKEN))).status_code == 200
         verifications.go_on.set()
-    assert [answer.status_code for answer in answers[5:]] == [401] * (AT_ONCE + WAITING)
+    assert sorted(answer.status_code for answer in answers) == [200] + [401] * 40
     assert verifications.most <= AT_ONCE
 
 
-async def test_guessing_from_one_address_is_slowed_down(scene: Scene) -> None:
-    """S3. Who was right before, or comes from elsewhere, does not notice."""
-    known, fresh = await scene.token("known", "view"), await scene.token("fresh", "view")
-    async with scene.client() as http, scene.client("192.0.2.2") as elsewhere:
-        assert (await http.get("/t/name", headers=bearer(known))).status_code == 200
+async def test_no_stranger_locks_out_who_has_a_token(scene: Scene) -> None:
+    """S3: wrong credentials from the same address, of every form, refuse no right one."""
+    fresh = await scene.token("fresh", "view")
+    app = scene.another(api_token=SHARED_TOKEN)
+    async with scene.client(app=app) as http:
+        for number in range(3 * BURST):
+            await http.get("/t/name", headers=bearer(f"guess {number}"))
+            await http.get("/t/name", headers={"Cookie": f"tenure_session={number:043d}"})
+            await http.post("/login", data={"token": f"another guess {number}"})
         for number in range(BURST):
-            assert (await http.get("/t/name", headers=bearer(f"guess {number}"))).status_code == 401
-        for path in ("/t/name", "/nowhere"):
-            limited = await http.get(path, headers=bearer("another guess"))
-            assert limited.status_code == 429
-            assert 0 < int(limited.headers["retry-after"]) <= REFILL_SECONDS
-        assert (await http.get("/t/name", headers=bearer(fresh))).status_code == 429, "no way to find out"
-        assert (await http.post("/login", data={"token": "x"})).status_code == 429
-        scene.clock.pass_seconds(2)
-        assert (await http.get("/t/name", headers=bearer(known))).status_code == 200
-        assert (await elsewhere.get("/t/name", headers=bearer(fresh))).status_code == 200
-        scene.clock.pass_seconds(REFILL_SECONDS)
-        assert (await http.get("/t/name", headers=bearer("one more guess"))).status_code == 401
-        assert (await http.get("/t/name", headers=bearer("and another"))).status_code == 429
+            crossed = shown(int(fresh.split("_")[1]), f"{number:043d}")
+            assert (await http.get("/t/name", headers=bearer(crossed))).status_code == 401
+        assert (await http.get("/t/name", headers=bearer("a guess"))).status_code == 429
+        assert (await http.get("/t/name", headers=bearer(SHARED_TOKEN))).status_code == 200
+        assert (await http.get("/t/name", headers=bearer(fresh))).status_code == 200
+        await http.post("/login", data={"token": "a guess"})
+        await scene.log_in(http, SHARED_TOKEN)
+        assert (await http.get("/t/name")).json() == "TENURE_API_TOKEN"
 
 
 async def test_the_token_of_the_environment_cannot_be_guessed_faster(database: Urls) -> None:
-    """S3: an address without a guess left hears the same about the right one, also if it was right before."""
+    """S3: an address without a guess left waits for every answer, and for the right one as long."""
     right = bearer(SHARED_TOKEN)
     async with (
         scene_of(database, api_token=SHARED_TOKEN) as scene,
-        scene.client("192.0.2.1") as known,
         scene.client("2001:db8::1") as http,
         scene.client("2001:db8::ffff:1") as neighbour,
+        scene.client("2001:db8:1::1") as elsewhere,
     ):
-        assert (await known.get("/t/admin", headers=right)).json() == "TENURE_API_TOKEN"
+
+        async def ask(client: httpx.AsyncClient, headers: dict[str, str]) -> tuple[int, float]:
+            asked_at = scene.clock.now()
+            answer = await client.get("/t/name", headers=headers)
+            return answer.status_code, scene.clock.now() - asked_at
+
+        assert await ask(neighbour, right) == (200, 0)
         for number in range(BURST):
-            await known.get("/t/name", headers=bearer(f"a{number}"))
-            await http.get("/t/name", headers=bearer(f"b{number}"))
-        assert (await neighbour.get("/t/name", headers=right)).status_code == 429, "of the same network"
-        for given in (right, bearer("another guess")):
-            assert (await known.get("/t/name", headers=given)).status_code == 429
+            assert await ask(http, bearer(f"guess {number}")) == (401, 0)
+        assert await ask(http, bearer("one more")) == (429, PAUSE_SECONDS)
+        limited = await http.post("/login", data={"token": "x"})
+        assert limited.status_code == 429
+        assert 0 < int(limited.headers["retry-after"]) <= REFILL_SECONDS
+        assert await ask(neighbour, right) == (200, PAUSE_SECONDS), "of the same network"
+        assert await ask(elsewhere, right) == (200, 0)
         scene.clock.pass_seconds(REFILL_SECONDS)
-        assert (await known.get("/t/name", headers=right)).status_code == 200
-        assert (await http.get("/t/name", headers=right)).status_code == 200
+        assert await ask(http, bearer("a guess that came back")) == (401, 0)
+
+
+async def test_a_stream_of_the_right_token_does_not_wait_for_those_who_guess(scene: Scene) -> None:
+    """It asks every second whether it is still permitted, and would stand still for as long as they guess."""
+    clock, settings = scene.clock, Settings(http_host="0.0.0.0", api_token=SHARED_TOKEN)
+    access = Access(settings, scene.store, clock)
+    given = Given(bearer=SHARED_TOKEN.encode())
+    for number in range(BURST):
+        assert await access.who(Given(bearer=b"guess %d" % number), "192.0.2.1") is None
+    asked_at = clock.now()
+    assert await access.is_still_known(given, "192.0.2.1")
+    assert clock.now() == asked_at
+    assert await access.who(given, "192.0.2.1") is not None
+    assert clock.now() == asked_at + PAUSE_SECONDS
+
+
+async def test_behind_a_trusted_proxy_each_client_has_its_own_guesses(database: Urls) -> None:
+    """S3: the last hop that is no trusted proxy counts, and nothing that the client says of itself."""
+    right = bearer(SHARED_TOKEN)
+    async with (
+        scene_of(database, api_token=SHARED_TOKEN, trusted_proxies="10.0.0.0/8") as scene,
+        scene.client("10.0.0.1") as proxy,
+        scene.client("192.0.2.66") as direct,
+    ):
+
+        async def seconds(http: httpx.AsyncClient, headers: dict[str, str], client: str) -> float:
+            asked_at = scene.clock.now()
+            forwarded = {"X-Forwarded-For": client}
+            await http.get("/t/name", headers={**headers, **forwarded})
+            return scene.clock.now() - asked_at
+
+        for number in range(BURST):
+            guess = bearer(f"guess {number}")
+            await seconds(proxy, guess, f"203.0.113.{number}, 198.51.100.1")
+            await seconds(direct, guess, f"203.0.113.{number}")
+        assert await seconds(proxy, right, "198.51.100.1, 10.0.0.2") == PAUSE_SECONDS
+        assert await seconds(proxy, right, "198.51.100.2") == 0
+        assert await seconds(direct, right, "198.51.100.2") == PAUSE_SECONDS, "its header is not believed"
 
 
 async def test_without_a_database_the_environments_token_is_enough() -> None:

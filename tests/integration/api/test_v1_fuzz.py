@@ -25,7 +25,7 @@ from supervisor.api import create_app, serve
 from supervisor.embedded import Urls
 from supervisor.store import Store
 from tests.support.door import BEARER, guarded
-from tests.support.fake_replica import FakeReplica, LendingReplica
+from tests.support.fake_replica import LendingReplica
 from tests.support.scene import Scene
 from tests.support.slowness import patient
 
