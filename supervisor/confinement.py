@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from supervisor import landlock
+from supervisor import landlock, umask
 from supervisor.command_user import CommandUser, command_user
 from supervisor.config import TOML_FILE, Settings
 
@@ -68,11 +68,13 @@ class Confinement:
     confined: bool = False
     user: CommandUser | None = None
     closed: ClosedPlaces | None = None
+    umask: int | None = None
+    """For new files; None: they are closed to other users, as the replica's own are."""
 
     def as_spec(self) -> dict[str, Any]:
         """Return what the launcher has to know; the ruleset goes as a descriptor."""
         user = self.user and [self.user.uid, self.user.gid, self.user.groups]
-        return {"confined": self.confined, "user": user}
+        return {"confined": self.confined, "user": user, "umask": self.umask}
 
     @property
     def watertight(self) -> bool:
@@ -86,13 +88,13 @@ UNCONFINED = Confinement()
 @cache
 def confinement(settings: Settings) -> Confinement:
     """Return what these settings and this machine make of it; raise BadSettings if they do not agree."""
-    user = command_user(settings)
+    user, mask = command_user(settings), umask.started_with()
     if not settings.command_confined:
-        return Confinement(user=user)
+        return Confinement(user=user, umask=mask)
     if user is not None or os.geteuid() == 0 or landlock.abi() == 0:
-        return Confinement(confined=True, user=user)
+        return Confinement(confined=True, user=user, umask=mask)
     places = [place for place in (settings.state_dir, Path(TOML_FILE)) if place.exists()]
-    return Confinement(confined=True, closed=ClosedPlaces(places))
+    return Confinement(confined=True, closed=ClosedPlaces(places), umask=mask)
 
 
 def _changed(directory: Path) -> int:

@@ -28,6 +28,7 @@ from anyio.lowlevel import checkpoint
 
 from supervisor.confinement import UNCONFINED, Confinement
 from supervisor.descendants import Process, send
+from supervisor.descriptors import raise_limit
 from supervisor.spawn import WARDEN, CommandNotStarted, anonymous_file
 
 __all__ = ["Command", "CommandNotStarted", "Ended", "OnOutput"]
@@ -83,7 +84,7 @@ class Command:
         """Run `argv`; at `deadline` (boottime) everything of it is killed, unless `rearm` moves it."""
         command = cls(kill_seconds, on_output)
         what = {"argv": list(argv), "env": dict(env), "cwd": cwd}
-        bounds = {"deadline": deadline, "kill_seconds": kill_seconds}
+        bounds = {"deadline": deadline, "kill_seconds": kill_seconds, "open_files": raise_limit()}
         try:
             spec = json.dumps({**what, **bounds, **confinement.as_spec()}).encode()
             await command._launch(spec, confinement)

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from supervisor.deadman import DeadMan, KernelTimer
 from supervisor.descendants import descendants, look, send, sweep
+from supervisor.descriptors import restore_limit
 from supervisor.landlock import enforce
 from supervisor.prctl import adopt_orphans, close_memory, die_with_parent, refuse_new_privileges
 
@@ -52,6 +53,10 @@ class Spec(NamedTuple):
     cwd: str | None
     deadline: float
     kill_seconds: float
+    open_files: int
+    """The limit that the replica was started with."""
+    umask: int | None = None
+    """None: the replica's own, which closes new files to other users."""
     confined: bool = False
     user: tuple[int, int, list[int]] | None = None
     """The user, group and further groups of the command; None: those of the launcher."""
@@ -250,6 +255,7 @@ def _become(
         os.dup2(stderr, 2)
         for signum in INHERITED_SIGNALS:
             signal.signal(signum, signal.SIG_DFL)
+        restore_limit(spec.open_files)
         what = "confinement"
         _confine(spec, ruleset)
         die_with_parent()  # after the change of the user, which clears it
@@ -270,6 +276,8 @@ def _become(
 
 def _confine(spec: Spec, ruleset: int | None) -> None:
     """Give up what the command shall not have: the launcher's user, new privileges, closed places."""
+    if spec.umask is not None:
+        os.umask(spec.umask)
     if spec.user:
         user, group, groups = spec.user
         os.setgroups(groups)
