@@ -83,9 +83,6 @@ BEGIN
     IF NOT isfinite(enqueue.not_before) THEN
         RAISE EXCEPTION 'a run is due at a finite time' USING ERRCODE = 'TN022';
     END IF;
-    IF enqueue.priority NOT BETWEEN -1000000 AND 1000000 THEN
-        RAISE EXCEPTION 'a priority is between -1000000 and 1000000' USING ERRCODE = 'TN022';
-    END IF;
     what := supervisor.locked_job(enqueue.job);
     IF wanted <> '{}' OR what.takes <> '{}' THEN
         fault := supervisor.argument_fault(what, wanted);

@@ -25,9 +25,6 @@ BEGIN
     IF NOT isfinite(enqueue_many.not_before) THEN
         RAISE EXCEPTION 'a run is due at a finite time' USING ERRCODE = 'TN022';
     END IF;
-    IF enqueue_many.priority NOT BETWEEN -1000000 AND 1000000 THEN
-        RAISE EXCEPTION 'a priority is between -1000000 and 1000000' USING ERRCODE = 'TN022';
-    END IF;
     what := supervisor.locked_job(enqueue_many.job);
     IF what.concurrency_policy <> 'allow' THEN
         -- each may be refused, or take the place of another: one after the other

@@ -150,7 +150,7 @@ async def test_domain_paused_since_when_and_by_whom(led: Stage) -> None:
 
 
 async def test_no_replica_for_the_domain_and_which_there_are(led: Stage) -> None:
-    await led.job("hash", domain="dedup")
+    await led.job("hash", domain="dedup", action="rescan-all", payload={})
     run = await led.enqueue("hash")
     await led.join("w2", ["scm"])
     await led.join("w3", ["dedup"], draining=True)

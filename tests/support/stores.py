@@ -1,5 +1,6 @@
 """A place for handlers, without a replica around it."""
 
+import os
 from typing import Any
 
 from supervisor.actor import Place
@@ -8,4 +9,5 @@ from supervisor.store import Store
 
 
 def place_of(store: Store, worker_id: str = "me", **settings: Any) -> Place:
-    return Place(worker_id, load_settings(**settings), store, store)
+    own = {"command_user": str(os.geteuid())}  # commands write where their test does
+    return Place(worker_id, load_settings(**own, **settings), store, store)

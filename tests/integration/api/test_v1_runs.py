@@ -25,7 +25,7 @@ def api(shared_api: Api) -> Api:
 async def led(api: Api) -> Api:
     await api.scene.lead()
     await api.scene.beat()
-    await api.scene.job()
+    await api.scene.job(parameters={"a": {"type": "any"}, "x": {"type": "any"}})
     return api
 
 
@@ -40,7 +40,7 @@ async def test_runs_come_newest_first_and_page_by_page(led: Api) -> None:
 
 
 async def test_runs_are_found_by_each_filter(led: Api) -> None:
-    await led.scene.job("other", domain="scm")
+    await led.scene.job("other", domain="scm", payload={"repo": "r", "source": "git"})
     made = {state: await led.scene.run_to(state) for state in STATES}
     other = await led.scene.enqueue("other")
 

@@ -121,6 +121,10 @@ async def code(hand: Hand, statement: str) -> str | None:
     return None
 
 
+# what reports read, column by column: sql/test_roles.py
+REPORTED = {"library_roots", "library_files", "scan_sessions", "scan_errors"}
+
+
 async def tables(world: DedupWorld) -> dict[str, list[str]]:
     rows = await world.admin.sql(
         "SELECT c.relname AS name, array_agg(a.attname::text) AS columns FROM pg_class c "
@@ -198,7 +202,7 @@ async def test_no_other_role_writes_a_table(world: DedupWorld, role: str) -> Non
         for statement in (f"DELETE FROM dedup.{table}", f"TRUNCATE dedup.{table} CASCADE",
                           f"INSERT INTO dedup.{table} DEFAULT VALUES"):  # fmt: skip
             assert await code(hand, statement) == "42501", statement
-        if role != "control":
+        if role != "control" and not (role == "console" and table in REPORTED):
             assert await code(hand, f"SELECT FROM dedup.{table}") == "42501", table
 
 

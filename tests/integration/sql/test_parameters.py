@@ -71,8 +71,6 @@ async def test_every_refusal_of_a_client_has_a_code_of_ours(shop: World) -> None
         ("TN022", ("invoice", "retry:1:1", None, None)),
         ("TN022", ("invoice", None, "infinity", None)),
         ("TN022", ("invoice", None, "-infinity", None)),
-        ("TN022", ("invoice", None, None, 1_000_001)),
-        ("TN022", ("invoice", None, None, -(2**31))),
     )
     for call in (one, many):
         for code, arguments in wrong:
@@ -83,11 +81,9 @@ async def test_every_refusal_of_a_client_has_a_code_of_ours(shop: World) -> None
         ("a", json.dumps({"a": "x" * 70_000}), None), ("a", "{}", ""), ("a", "{}", "x" * 201),
     ):  # fmt: skip
         assert await refusal(client.sql(emit, *told)) == "TN022", told
-    for wrong in ("[]", "1", "null", '"x"'):
-        assert (
-            await refusal(client.sql("SELECT * FROM supervisor.enqueue('invoice', $1::jsonb)", wrong))
-            == "TN022"
-        )
+    plain = "SELECT * FROM supervisor.enqueue('invoice', $1::jsonb)"
+    for text in ("[]", "1", "null", '"x"'):
+        assert await refusal(client.sql(plain, text)) == "TN022"
     assert await client.sql("SELECT * FROM supervisor.run_outcome(NULL)") == []
     assert await runs(shop) == 0
 
