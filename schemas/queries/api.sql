@@ -157,8 +157,8 @@ WHERE w.walked = $2::integer
 
 -- name: list_audit_page
 -- Newest first; who, what and on what are looked for in a walk.
-SELECT a.id, a.at, a.actor, a.action, a.target, a.before, a.after
-FROM (SELECT n.id, n.at, n.actor, n.action, n.target, n.before, n.after
+SELECT a.id, a.at, a.actor, a.action, a.target, a.before, a.after, a.login
+FROM (SELECT n.id, n.at, n.actor, n.action, n.target, n.before, n.after, n.login
       FROM supervisor.audit n WHERE n.id < $1::bigint ORDER BY n.id DESC LIMIT $3::integer) a
 WHERE ($4::text IS NULL OR a.target = $4::text) AND ($5::text IS NULL OR a.actor = $5::text)
   AND ($6::text IS NULL OR a.action = $6::text)

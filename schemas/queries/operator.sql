@@ -53,7 +53,7 @@ SELECT supervisor.save_setting($1::text, $2::text, $3::text::jsonb) AS was
 
 -- name: list_audit
 -- Newest first, by key.
-SELECT a.id, a.at, a.actor, a.action, a.target, a.before, a.after, clock_timestamp() AS now
+SELECT a.id, a.at, a.actor, a.action, a.target, a.before, a.after, a.login, clock_timestamp() AS now
 FROM supervisor.audit a
 WHERE ($1::text IS NULL OR a.target = $1::text) AND a.id < coalesce($2::bigint, 9223372036854775807)
 ORDER BY a.id DESC LIMIT $3::integer

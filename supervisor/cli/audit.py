@@ -34,7 +34,7 @@ def list_(
         output.print_json(
             [
                 {
-                    **{name: row[name] for name in ("id", "at", "actor", "action", "target")},
+                    **{name: row[name] for name in ("id", "at", "actor", "action", "target", "login")},
                     **{name: row[name] and json.loads(row[name]) for name in ("before", "after")},
                 }
                 for row in rows

@@ -124,6 +124,7 @@ def replay(
     if as_json:
         output.print_json({"request_id": wanted, "events": events})
         return 0
+    output.say(_author(events[0]))
     output.print_table(
         ["AT", "EVENT", "WHAT", "REF", "CONTENT", "WHY"],
         (
@@ -133,6 +134,11 @@ def replay(
         empty="",
     )
     return 0
+
+
+def _author(event: dict[str, Any]) -> str:
+    by, actor = event["principal"] or event["actor"], event["actor"]
+    return f"by {by}" if by == actor else f"by {by} on behalf of {actor}"
 
 
 def _what(event: dict[str, Any]) -> str:

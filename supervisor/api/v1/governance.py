@@ -95,11 +95,12 @@ class AuditEntry(BaseModel):
             "example": {
                 "id": 31,
                 "at": "2026-01-31T01:00:00+00:00",
-                "actor": "ada",
+                "actor": "token:ada",
                 "action": "setting.set",
                 "target": "setting:reassign_after_seconds",
                 "before": 60,
                 "after": 90,
+                "login": "tenure_control",
             }
         }
     )
@@ -111,6 +112,7 @@ class AuditEntry(BaseModel):
     target: str
     before: Any
     after: Any
+    login: str | None = Field(description="of the database; null for rows of older releases")
 
 
 class Governance:

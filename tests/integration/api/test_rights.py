@@ -150,10 +150,14 @@ async def test_on_whose_behalf_stands_beside_who_did_it(there: Existing, route: 
     case = Case(route.replace(" ", " /api/v1/", 1), "operate", API[route])
     ask, (_, last) = case.make(there), await there.last()
     assert isinstance(ask, Ask)
-    assert (await send(case, there.http["operate"], ask)).status_code < 400
+    answer = await send(case, there.http["operate"], ask)
+    assert answer.status_code < 400
     events = "SELECT DISTINCT actor, principal FROM public.media_write_events WHERE id > $1"
     rows = await there.shared.connection.fetch(events, last)
     assert [tuple(row) for row in rows] == [("user:7", "token:operate")]
+    story = await there.http["view"].get(f"/media/requests/{answer.json()['request_id']}")
+    assert "<dd>token:operate</dd>" in story.text
+    assert "<dd>user:7</dd>" in story.text
 
 
 async def test_a_name_in_a_request_lets_nobody_write(there: Existing) -> None:

@@ -11,6 +11,7 @@ from actors.media.api import form
 from tests.integration.dedup.api_scene import is_problem
 from tests.integration.media import api_scene
 from tests.integration.media.api_scene import Scene
+from tests.support.door import HOLDER
 from tests.support.pictures import encoded, quadrants
 
 module_scene, scene = api_scene.module_scene, api_scene.shared_scene
@@ -41,7 +42,7 @@ async def test_an_upload_is_kept_and_attached(scene: Scene) -> None:
     content = await scene.http.get(body["content_url"])
     assert content.content == PNG
     ref = (await scene.get(f"/refs/{body['ref_id']}")).json()
-    assert (ref["role"], ref["position"], ref["created_by"]) == ("cover", 0, "loopback")
+    assert (ref["role"], ref["position"], ref["created_by"]) == ("cover", 0, HOLDER)
     [kept] = scene.artifacts()
     assert kept.relative_to(scene.shelf).parts[:3] == ("media", hash_of(PNG)[:2], hash_of(PNG)[2:4])
 

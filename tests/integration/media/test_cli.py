@@ -56,6 +56,10 @@ async def test_a_request_is_sent_again_and_told(cli: Cli, pictures: tuple[str, s
     assert [event["event_type"] for event in told["events"]][0::4] == ["WRITE_REQUEST", "WRITE_RESULT"]
     table = (await cli("media", "replay", request)).out
     assert table.index("INSERT") < table.index("OK_INSERTED")
+    assert table.startswith("by cli:")
+    for_anna = [*attach[:-1], str(uuid4()), "--position", "0", "--actor", "anna"]
+    assert (await cli(*for_anna)).code == 0
+    assert "on behalf of anna" in (await cli("media", "replay", for_anna[-5])).out
     assert (await cli("media", "replay", str(uuid4()))).code == 5
     assert (await cli("media", "attach", pictures[1], *attach[3:])).code == 4, "another wish under its id"
 

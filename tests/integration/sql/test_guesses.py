@@ -230,3 +230,13 @@ async def test_a_caller_that_names_nobody_is_known_by_its_login(there: Existing,
         await control.execute(call % {"file": there.ids.file, "item": there.ids.item})
         login = await control.fetchval("SELECT session_user")
     assert await there.who(last) == [f"login:{login}"]
+
+
+async def test_the_audit_has_the_login_beside_the_actor_that_it_gives(there: Existing) -> None:
+    """A login in tenure_control could act under anybody's name."""
+    async with connected(there.urls.control) as control:
+        await control.execute("SELECT supervisor.pause_domain('token:anna', 'media', true)")
+        login = await control.fetchval("SELECT session_user")
+    row = await there.shared.connection.fetchrow("SELECT actor, login FROM supervisor.audit ORDER BY id DESC")
+    assert row is not None
+    assert tuple(row) == ("token:anna", login)
