@@ -16,7 +16,7 @@ MAY_WORK = {"superuser": False, "controls": False, "rewrites": False, "works": T
 
 
 @pytest.fixture(autouse=True)
-def _no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
