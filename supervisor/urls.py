@@ -3,6 +3,7 @@
 A replica that only works (TENURE_LEAD=false) is the exception: it refuses every login but the worker's.
 """
 
+import os
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from supervisor.config import Settings
 from supervisor.embedded import read_urls
 from supervisor.errors import BadSettings, DatabaseUnreachable
 from supervisor.store import Store
+from supervisor.token_file import NAME as TOKEN
 
 NOT_HELD: Final = {
     "database_url": "TENURE_DATABASE_URL (or [db])",
@@ -18,6 +20,8 @@ NOT_HELD: Final = {
     "api_token": "TENURE_API_TOKEN",
 }
 """What a replica that only works must not have: a command that broke out would find it there."""
+NOT_BESIDE: Final = (TOKEN, "embedded.json")
+"""Files with secrets that replicas which may lead keep in their state directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +54,17 @@ def runtime_urls(settings: Settings) -> RuntimeUrls:
 
 
 def _working_urls(settings: Settings) -> RuntimeUrls:
-    """The worker's login alone; the embedded database is none for it, because its file has every password."""
+    """Take the worker's login alone; never the embedded database's, whose file has every password."""
     held = [name for field, name in NOT_HELD.items() if getattr(settings, field) is not None]
     if held:
         raise BadSettings(
             what=f"a replica that only works (--no-lead, TENURE_LEAD=false) must not hold {', '.join(held)}: "
             "unset it here"
+        )
+    if beside := [name for name in NOT_BESIDE if os.path.lexists(settings.state_dir / name)]:
+        raise BadSettings(
+            what=f"TENURE_STATE_DIR={settings.state_dir} holds secrets of replicas that may lead "
+            f"({', '.join(beside)}): give a replica that only works a directory of its own"
         )
     if settings.worker_database_url is None:
         raise BadSettings(

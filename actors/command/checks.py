@@ -11,10 +11,8 @@ from supervisor.store import Store
 if TYPE_CHECKING:
     from supervisor.doctor import Finding
 
-ADVICE = (
-    "start Tenure as root, so that commands run as another user; or on Linux 6.12 or newer with Landlock;"
-    " or run commands on replicas of their own, with `tenure up --no-lead`"
-)
+ADVICE = "start Tenure as root, so that commands run as another user; or on Linux 6.12 or newer with Landlock"
+ADVICE_TO_LEADERS = f"{ADVICE}; or run commands on replicas of their own, with `tenure up --no-lead`"
 
 
 def complaints(settings: Settings) -> Sequence[str]:
@@ -31,7 +29,8 @@ def warnings(settings: Settings) -> Sequence[str]:
     if settings.domain_names and "command" not in settings.domain_names:
         return ()
     kept = confinement(settings)
-    return () if kept.watertight else (f"{_reach(kept)}: {ADVICE}",)
+    advice = ADVICE_TO_LEADERS if settings.lead else ADVICE
+    return () if kept.watertight else (f"{_reach(kept)}: {advice}",)
 
 
 async def findings(_store: Store) -> "list[Finding]":
@@ -46,7 +45,7 @@ async def findings(_store: Store) -> "list[Finding]":
         return [Finding("commands", "ok", f"started by this user, they run as {kept.user.name}")]
     if kept.watertight:
         return [Finding("commands", "ok", "Landlock keeps them from Tenure's files and processes")]
-    return [Finding("commands", "warn", _reach(kept), ADVICE)]
+    return [Finding("commands", "warn", _reach(kept), ADVICE_TO_LEADERS)]
 
 
 def _reach(kept: Confinement) -> str:

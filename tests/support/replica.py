@@ -27,6 +27,7 @@ WORKS_ONLY: Mapping[str, str | None] = {
     "TENURE_LEAD": "false",
     "TENURE_DATABASE_URL": None,
     "TENURE_LISTEN_DATABASE_URL": None,
+    "TENURE_API_TOKEN": None,
 }
 SECONDS = {
     "TENURE_LEADER_LEASE_SECONDS": 6,

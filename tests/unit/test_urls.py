@@ -16,7 +16,7 @@ MAY_WORK = {"superuser": False, "controls": False, "rewrites": False, "works": T
 
 
 @pytest.fixture(autouse=True)
-def _no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -56,13 +56,21 @@ def test_the_parts_of_a_database_are_a_login_too(tmp_path: Path) -> None:
         runtime_urls(load_settings(lead=False, worker_database_url=WORKER))
 
 
-def test_it_needs_its_login_even_where_an_embedded_database_runs(tmp_path: Path) -> None:
-    """The file of that database holds the superuser's password."""
+def test_it_needs_its_login() -> None:
+    with pytest.raises(BadSettings, match="needs TENURE_WORKER_DATABASE_URL"):
+        runtime_urls(load_settings(lead=False))
+
+
+@pytest.mark.parametrize("name", ["embedded.json", "token"])
+def test_it_shares_no_directory_with_secrets_of_others(tmp_path: Path, name: str) -> None:
+    """One file holds the superuser's password, the other a token of role admin."""
     state = tmp_path / "state"
     state.mkdir()
-    (state / "embedded.json").write_text("{}")
-    with pytest.raises(BadSettings, match="needs TENURE_WORKER_DATABASE_URL"):
-        runtime_urls(load_settings(lead=False, state_dir=state))
+    settings = load_settings(lead=False, state_dir=state, worker_database_url=WORKER)
+    assert runtime_urls(settings).worker == WORKER
+    (state / name).touch()
+    with pytest.raises(BadSettings, match=f"{name}.*directory of its own"):
+        runtime_urls(settings)
 
 
 @pytest.mark.parametrize(
