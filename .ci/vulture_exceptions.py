@@ -27,7 +27,7 @@ _.display_name, _.aliases, _.is_active  # a person's file, stored
 _.run_history_days, _.max_lag_seconds  # settings of a sync, checked here and applied by SQL
 
 # pytest finds these: fixtures with autouse, and parameters that only name a case.
-_._no_pauses, _.longer_on_a_slow_machine, _.no_settings_from_outside, _.unhurried
+_._no_pauses, _.longer_on_a_slow_machine, _.no_settings_from_outside, _.open_umask, _.unhurried
 _.requirement, _.round_
 
 # Strings hold these names.

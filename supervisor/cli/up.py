@@ -71,12 +71,13 @@ def up(
         check_bind(settings)
     configure(settings)
     session.check_urls(settings)
-    umask.restrict()
     if not settings.lead:
+        umask.restrict()
         _close(settings)
         return run_replica(settings)
     if settings.database_url is not None:
         anyio.run(check, session.control_url(settings)).refuse_old()
+    umask.restrict()
     given, settings = settings, _with_token(settings)
     if replicas > 1 or settings.database_url is None:
         return run_fleet(settings, replicas, prepare=_seed if sample else None)
