@@ -124,17 +124,15 @@ async def test_what_is_not_a_person_uses_nothing_up(
         assert (await http.get(link, headers=person)).status_code == 303
 
 
-async def test_wrong_codes_are_limited_as_wrong_tokens_are(
+async def test_wrong_codes_lock_nobody_out(
     scene: Scene, state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """S5: and none of it is logged, the right one least of all."""
+    """S5: nobody guesses 256 bits. The right link works after any number of wrong ones; none is logged."""
     link = LoginCodes(state).link(ASKED)
-    async with scene.client() as http, scene.client("192.0.2.2") as other:
-        statuses = [(await http.get("/login", params={"code": WRONG})).status_code for _ in range(BURST + 1)]
-        assert statuses == [401] * BURST + [429]
-        held = await http.get(link)
-        assert (held.status_code, "set-cookie" in held.headers) == (429, False)
-        assert (await other.get(link)).status_code == 303, "it was not used up by whoever was held"
+    async with scene.client() as http:
+        for _ in range(3 * BURST):
+            assert (await http.get("/login", params={"code": WRONG})).status_code == 401
+        assert (await http.get(link)).status_code == 303
     printed = capsys.readouterr()
     assert WRONG not in printed.out + printed.err
     assert link.partition("code=")[2] not in printed.out + printed.err
