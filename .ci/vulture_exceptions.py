@@ -2,7 +2,7 @@
 
 # Libraries call or read these.
 _.settings_customise_sources, _.dotenv_settings, _.file_secret_settings, _.init_kwargs  # pydantic-settings
-_.capture_signals, _.should_exit  # uvicorn
+_.capture_signals, _.should_exit, _.send_400_response  # uvicorn
 _.route_class  # FastAPI
 _.autocompletion  # typer
 _.globals  # Jinja

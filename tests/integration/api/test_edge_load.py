@@ -9,13 +9,14 @@ from supervisor.descriptors import raise_limit
 from supervisor.embedded import Urls
 from tests.integration.api.edge_scene import Client, Server
 from tests.support.eventually import eventually
-from tests.support.replica import replica
+from tests.support.replica import COMMAND, replica
 
 TOKEN = "the token of the environment"
 BEARER = f"Authorization: Bearer {TOKEN}"
 IDLE, DRIPPING, LOGINS = 1000, 200, 200
 ROUNDS = 20
 REST_SECONDS = 3.0
+FEW_FILES = ("/bin/sh", "-c", 'ulimit -S -n 256; exec "$@"', "sh", *COMMAND)
 FORM = b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
 
 
@@ -50,9 +51,11 @@ async def test_a_thousand_idle_and_two_hundred_dripping_connections_take_nothing
     """S3: silent ones, heads and login forms that never end, all from this machine and coming back."""
     raise_limit()
     async with (
-        replica(database, tmp_path, env={"TENURE_API_TOKEN": TOKEN}) as attacked,
+        replica(database, tmp_path, env={"TENURE_API_TOKEN": TOKEN}, command=FEW_FILES) as attacked,
         anyio.create_task_group() as tasks,
     ):
+        limits = Path(f"/proc/{attacked.pid}/limits").read_text().partition("Max open files")[2].split()
+        assert limits[0] == limits[1] != "256", "the soft limit is the hard one"
         server = Server(attacked.port)
         await eventually(lambda: _answers(server, "/status"), timeout=30, what="the first /status")
         attacker = Attacker(Server(attacked.port))
