@@ -2,7 +2,7 @@
 
 Templates escape markup by themselves. What is left are characters that are not what they look like: terminal
 sequences, control characters, and marks that turn the direction of the text around them. They are shown as
-what they are, by number.
+what they are, by number. And JSON may be nested deeper than it can be read.
 """
 
 import json
@@ -16,6 +16,8 @@ COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 WORKER: Final = re.compile(r"(?P<host>.*)-(?P<boot>[0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
 RUN: Final = re.compile(r"\b([Rr]un [1-9][0-9]{0,18})\b", re.ASCII)
 LONGEST_JSON: Final = 20_000
+DEEPEST_JSON: Final = 100
+TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
 def visible(text: object, keep: str = "") -> str:
@@ -62,11 +64,33 @@ def log_text(body: str) -> str:
     return visible(COLOURS.sub("", body).replace("\r\n", "\n"), keep="\n\t")
 
 
+def read_json(text: str) -> Any:
+    """JSON that a database wrote: what is nested too deep stands as \"...\"."""
+    return json.loads(_shallow(text))
+
+
 def pretty_json(value: Any) -> str:
     """JSON over several lines, cut where it is too long to look at."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     begin = visible(text[:LONGEST_JSON], keep="\n")
     return begin if len(text) <= LONGEST_JSON else f"{begin}\n... {len(text)} characters"
+
+
+def _shallow(text: str) -> str:
+    if text.count("[") + text.count("{") <= DEEPEST_JSON:
+        return text
+    parts, depth, done = [], 0, 0
+    for token in TOKEN.finditer(text):
+        if token[0] in "[{":
+            depth += 1
+            if depth == DEEPEST_JSON + 1:
+                parts.append(text[done : token.start()])
+        elif token[0] in "]}":
+            if depth == DEEPEST_JSON + 1:
+                parts.append('"..."')
+                done = token.end()
+            depth -= 1
+    return "".join((*parts, text[done:]))
 
 
 @cache

@@ -259,5 +259,5 @@ def _flash_of(request: Request) -> dict[str, Any] | None:
     try:
         given = json.loads(base64.urlsafe_b64decode(request.cookies.get(FLASH_COOKIE, "")))
         return {"failed": bool(given["failed"]), "text": str(given["text"])[:FLASH_LENGTH]}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):  # whatever another port of this host has set
         return None
