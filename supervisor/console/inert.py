@@ -7,6 +7,7 @@ what they are, by number. And JSON may be nested deeper than it can be read.
 
 import json
 import re
+import shlex
 from functools import cache
 from typing import Any, Final
 
@@ -30,6 +31,11 @@ def short_worker(worker_id: str) -> str:
     found = WORKER.fullmatch(worker_id)
     name = f"{found['host'][:24]}·{found['boot']}" if found else worker_id[:40]
     return visible(name)
+
+
+def shell_word(text: object) -> str:
+    """One word of a command that people copy from a page, whatever is in it."""
+    return shlex.quote(visible(text))
 
 
 def process(actor: str) -> str:

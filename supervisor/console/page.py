@@ -149,6 +149,7 @@ def _environment(loader: ChoiceLoader) -> Environment:
     )
     environment.filters |= {
         "inert": inert.visible,
+        "shell_word": inert.shell_word,
         "process": inert.process,
         "short_worker": inert.short_worker,
         "sentence": inert.sentence,

@@ -219,6 +219,8 @@ def test_what_cannot_be_seen_is_shown_by_its_number() -> None:
     assert inert.visible(everything, keep="\n\t").count("\t") == 1
     assert inert.log_text("\x1b[1;31mred\x1b[0m\tx\r\ny\x07") == "red\tx\ny\\x07"
     assert inert.pretty_json({"a": "\u202e"}) == '{\n  "a": "\\u202e"\n}'
+    assert inert.shell_word("post:7") == "post:7"
+    assert inert.shell_word("a;id $(id) `id` 'b\u202e") == """'a;id $(id) `id` '"'"'b\\u202e'"""
     assert str(inert.commands("do `<x>` & go")) == "do <code>&lt;x&gt;</code> &amp; go"
     assert inert.short_worker("pod-7-11111111-2222-4333-8444-555555555555") == "pod-7·11111111"
 
