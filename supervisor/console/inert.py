@@ -16,6 +16,10 @@ from markupsafe import Markup, escape
 COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 WORKER: Final = re.compile(r"(?P<host>.*)-(?P<boot>[0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
 RUN: Final = re.compile(r"\b([Rr]un [1-9][0-9]{0,18})\b", re.ASCII)
+BLANKS: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\U000e0100-\U000e01ef]"
+)
+"""Letters and marks that no font draws; those behind emoji are left alone."""
 LONGEST_JSON: Final = 20_000
 DEEPEST_JSON: Final = 100
 TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
@@ -107,7 +111,9 @@ def _unusual(keep: str) -> re.Pattern[str]:
 
 def _shown(stretch: re.Match[str]) -> str:
     text = stretch[0]
-    return text if text.isprintable() else "".join(one if one.isprintable() else _escape(one) for one in text)
+    if text.isprintable() and not BLANKS.search(text):
+        return text
+    return "".join(one if one.isprintable() and not BLANKS.match(one) else _escape(one) for one in text)
 
 
 def _escape(char: str) -> str:

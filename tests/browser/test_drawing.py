@@ -214,6 +214,7 @@ def test_a_time_says_how_long_ago_and_when() -> None:
 
 def test_what_cannot_be_seen_is_shown_by_its_number() -> None:
     assert inert.visible("a\u202eb\x1b\x00\ud800\n") == "a\\u202eb\\x1b\\x00\\ud800\\x0a"
+    assert inert.visible("a\u3164b\u26a0\ufe0f") == "a\\u3164b\u26a0\ufe0f"
     everything = "".join(map(chr, range(sys.maxunicode + 1)))
     assert inert.visible(everything).isprintable()
     assert inert.visible(everything, keep="\n\t").count("\t") == 1

@@ -8,7 +8,7 @@
     const note = (what, node) => found.push(`${what}: ${node.outerHTML.slice(0, 300)}`);
     const say = (text, node) => {
       said.push(text);
-      const unseen = text.replace(/[\n\t]/g, " ").match(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}]/u);
+      const unseen = text.replace(/[\n\t]/g, " ").match(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}]|(?![\ufe00-\ufe0f])\p{Default_Ignorable_Code_Point}/u);
       if (unseen) note(`U+${unseen[0].codePointAt(0).toString(16)}, which cannot be seen`, node);
     };
     const strangers = [

@@ -36,7 +36,7 @@ BREAKOUT: Final = (
 )
 STEERING: Final = (
     "\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b[2J\x9b31m\u202egnp.exe\u202c\u2066\u2069\u200e\u061c\u200b"
-    "\u2028\u2029\ufeff\r\x08\x7f\n\nevent: run\ndata: {}\n\n"
+    "\u2028\u2029\ufeff\u3164\U000e0100\r\x08\x7f\n\nevent: run\ndata: {}\n\n"
 )
 LONG: Final = f"{SHORT}{BREAKOUT}{MARKUP}{STEERING}"
 SCHEMES: Final = (
