@@ -99,17 +99,7 @@ class Execution:
         """A log that the handler begins is sent by a task of `group`."""
         row, held = started.row, started.held
         run_id, attempt, epoch, domain = row["id"], row["attempt"], row["leader_epoch"], row["domain"]
-        claim = Claim(
-            run_id,
-            row["root_id"],
-            attempt,
-            epoch,
-            held.claim_id,
-            domain,
-            row["action"],
-            _decode(row["payload"])[0],
-            row["timeout_seconds"],
-        )
+        claim = _claim_of(row, held)
 
         def open_log(held: Held) -> RunLog:
             return RunLog(group, self._place.store, self._place.worker_id, held.run_id, held.claim_id)
@@ -128,7 +118,7 @@ class Execution:
             RUN.reset(named)
 
     async def _execute(
-        self, claim: Claim, tools: RunTools, started: Started, hand: Stoppable, now: float
+        self, claim: Claim | None, tools: RunTools, started: Started, hand: Stoppable, now: float
     ) -> Verdict:
         if not started.in_time:
             return verdict.LOST
@@ -138,6 +128,8 @@ class Execution:
             why = held.why
             if why is not None or now >= held.stop_at:  # while it waited for a hand
                 return verdict.of_stop(why or "LOST")
+            if claim is None:
+                return verdict.UNREADABLE
             ended = await hand.do(started, self._handle(claim, tools))
             if ended is None:
                 return verdict.of_stop(held.why or "LOST")
@@ -158,3 +150,22 @@ class Execution:
         except Exception as error:  # noqa: BLE001  a handler's failure is an outcome, whatever it is
             _log.exception("handler raised")
             return verdict.of_error(error)
+
+
+def _claim_of(row: Record, held: Held) -> Claim | None:
+    """None where the payload is nested deeper than can be read: the database takes more than Python."""
+    try:
+        payload = _decode(row["payload"])[0]
+    except RecursionError:
+        return None
+    return Claim(
+        row["id"],
+        row["root_id"],
+        row["attempt"],
+        row["leader_epoch"],
+        held.claim_id,
+        row["domain"],
+        row["action"],
+        payload,
+        row["timeout_seconds"],
+    )

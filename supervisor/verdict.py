@@ -25,6 +25,7 @@ class Verdict:
 SUCCEEDED: Final = Verdict("SUCCEEDED")
 LOST: Final = Verdict("TIMED_OUT", None, "CONTINUATION_LOST", "stopped: the claim was not confirmed in time")
 TIMED_OUT: Final = Verdict("TIMED_OUT", None, "TIMEOUT", "over its time")
+UNREADABLE: Final = Verdict("FAILED", None, "UNREADABLE", "its payload is nested deeper than can be read")
 
 
 def of_outcome(outcome: Outcome) -> Verdict:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from shlex import quote
 from typing import Any, Final
 
 from supervisor import pools
@@ -276,7 +277,7 @@ def _assigned(run: Mapping[str, Any], timings: Timings) -> Reason:
         advice = LEADERLESS if run["leader"] is None else "nothing; `tenure worker list` shows who is there"
         return Reason("WORKER_SILENT", text, advice, due, evidence)
     return Reason("AWAITING_START", f"it was given to {worker}, which has not started it yet",
-                  f"if it stays so: `tenure worker drain {worker}` gives it to another", None,
+                  f"if it stays so: `tenure worker drain {quote(worker)}` gives it to another", None,
                   {**evidence, "waits_for": worker})  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """A content as an answer: whole or one range of it, streamed, and never run by a browser.
 
-Types that a browser shows without running anything of them go out as they are; the others only as a download,
-and those that could be active as bytes without a type. `nosniff` is on every answer of a replica.
+Types that a browser shows without running anything of them go out as they are; documents and archives only as
+a download, and everything else as bytes without a type. Whatever a browser makes of it belongs to no site
+(`sandbox`), and `nosniff` is on every answer of a replica.
 """
 
 import re
@@ -24,9 +25,12 @@ SHOWN: Final = frozenset(
         "text/plain",
     }
 )
-ACTIVE: Final = frozenset(
-    {"text/html", "image/svg+xml", "text/xml", "application/xml", "application/xhtml+xml"}
-)
+NAMED: Final = SHOWN | {
+    "image/x-icon",
+    *(f"application/{kind}" for kind in ("pdf", "zip", "gzip", "x-7z-compressed")),
+}
+"""What goes out under its type; any other, such as HTML, SVG, scripts and styles, could be active."""
+POLICY: Final = "default-src 'none'; frame-ancestors 'none'; sandbox"
 RANGE: Final = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 CACHED: Final = "private, max-age=31536000, immutable"
 
@@ -69,10 +73,14 @@ def knows(header: str | None, tag: str) -> bool:
 
 
 def content_headers(blob: Mapping[str, Any]) -> dict[str, str]:
-    kind, hash_ = blob["mime_type"], blob["file_hash"]
-    headers = {"ETag": f'"{hash_}"', "Cache-Control": CACHED, "Accept-Ranges": "bytes"}
-    if kind in ACTIVE or not re.fullmatch(r"[a-z]+/[a-z0-9.+-]+", kind):
-        kind = "application/octet-stream"
+    hash_ = blob["file_hash"]
+    kind = blob["mime_type"] if blob["mime_type"] in NAMED else "application/octet-stream"
+    headers = {
+        "ETag": f'"{hash_}"',
+        "Cache-Control": CACHED,
+        "Accept-Ranges": "bytes",
+        "Content-Security-Policy": POLICY,
+    }
     headers["Content-Type"] = "text/plain; charset=utf-8" if kind == "text/plain" else kind
     if kind not in SHOWN:
         headers["Content-Disposition"] = f'attachment; filename="{hash_[:16]}"'

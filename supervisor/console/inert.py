@@ -2,11 +2,12 @@
 
 Templates escape markup by themselves. What is left are characters that are not what they look like: terminal
 sequences, control characters, and marks that turn the direction of the text around them. They are shown as
-what they are, by number.
+what they are, by number. And JSON may be nested deeper than it can be read.
 """
 
 import json
 import re
+import shlex
 from functools import cache
 from typing import Any, Final
 
@@ -15,7 +16,13 @@ from markupsafe import Markup, escape
 COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 WORKER: Final = re.compile(r"(?P<host>.*)-(?P<boot>[0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
 RUN: Final = re.compile(r"\b([Rr]un [1-9][0-9]{0,18})\b", re.ASCII)
+BLANKS: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\U000e0100-\U000e01ef]"
+)
+"""Letters and marks that no font draws; those behind emoji are left alone."""
 LONGEST_JSON: Final = 20_000
+DEEPEST_JSON: Final = 100
+TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
 def visible(text: object, keep: str = "") -> str:
@@ -28,6 +35,11 @@ def short_worker(worker_id: str) -> str:
     found = WORKER.fullmatch(worker_id)
     name = f"{found['host'][:24]}·{found['boot']}" if found else worker_id[:40]
     return visible(name)
+
+
+def shell_word(text: object) -> str:
+    """One word of a command that people copy from a page, whatever is in it."""
+    return shlex.quote(visible(text))
 
 
 def process(actor: str) -> str:
@@ -62,11 +74,33 @@ def log_text(body: str) -> str:
     return visible(COLOURS.sub("", body).replace("\r\n", "\n"), keep="\n\t")
 
 
+def read_json(text: str) -> Any:
+    """JSON that a database wrote: what is nested too deep stands as \"...\"."""
+    return json.loads(_shallow(text))
+
+
 def pretty_json(value: Any) -> str:
     """JSON over several lines, cut where it is too long to look at."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     begin = visible(text[:LONGEST_JSON], keep="\n")
     return begin if len(text) <= LONGEST_JSON else f"{begin}\n... {len(text)} characters"
+
+
+def _shallow(text: str) -> str:
+    if text.count("[") + text.count("{") <= DEEPEST_JSON:
+        return text
+    parts, depth, done = [], 0, 0
+    for token in TOKEN.finditer(text):
+        if token[0] in "[{":
+            depth += 1
+            if depth == DEEPEST_JSON + 1:
+                parts.append(text[done : token.start()])
+        elif token[0] in "]}":
+            if depth == DEEPEST_JSON + 1:
+                parts.append('"..."')
+                done = token.end()
+            depth -= 1
+    return "".join((*parts, text[done:]))
 
 
 @cache
@@ -77,7 +111,9 @@ def _unusual(keep: str) -> re.Pattern[str]:
 
 def _shown(stretch: re.Match[str]) -> str:
     text = stretch[0]
-    return text if text.isprintable() else "".join(one if one.isprintable() else _escape(one) for one in text)
+    if text.isprintable() and not BLANKS.search(text):
+        return text
+    return "".join(one if one.isprintable() and not BLANKS.match(one) else _escape(one) for one in text)
 
 
 def _escape(char: str) -> str:

@@ -1,6 +1,5 @@
 """`/jobs`: what is to run and when, how it went lately, and the switches."""
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -13,6 +12,7 @@ from supervisor.api.view import ReplicaView
 from supervisor.cli.inputs import parse_payload
 from supervisor.console import page
 from supervisor.console.forms import Form, Operator, text_of
+from supervisor.console.inert import read_json
 from supervisor.console.kept import Kept
 from supervisor.console.runs import Filter, find
 from supervisor.console.waiting import reasons
@@ -50,7 +50,7 @@ def routes(replica: ReplicaView) -> page.PageRouter:
         row = await store.row("show_job", name)
         if row is None:
             raise NotFound(kind="job", name=name)
-        job: dict[str, Any] = json.loads(row["job"])
+        job: dict[str, Any] = read_json(row["job"])
         found = await find(store, Filter(job=name), None, RUNS)
         return page.render(
             request,

@@ -149,6 +149,7 @@ def _environment(loader: ChoiceLoader) -> Environment:
     )
     environment.filters |= {
         "inert": inert.visible,
+        "shell_word": inert.shell_word,
         "process": inert.process,
         "short_worker": inert.short_worker,
         "sentence": inert.sentence,
@@ -259,5 +260,5 @@ def _flash_of(request: Request) -> dict[str, Any] | None:
     try:
         given = json.loads(base64.urlsafe_b64decode(request.cookies.get(FLASH_COOKIE, "")))
         return {"failed": bool(given["failed"]), "text": str(given["text"])[:FLASH_LENGTH]}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):  # whatever another port of this host has set
         return None

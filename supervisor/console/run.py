@@ -1,6 +1,5 @@
 """`/runs/{id}`: what happened to a run, why it is where it is, and what can be done."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +10,7 @@ from fastapi import Path, Request, Response
 from supervisor.api.view import ReplicaView
 from supervisor.console import actions, page
 from supervisor.console.forms import Form, Operator, text_of
-from supervisor.console.inert import RUN, process, short_worker
+from supervisor.console.inert import RUN, process, read_json, short_worker
 from supervisor.console.next_step import next_step
 from supervisor.console.runs import BIGINT
 from supervisor.console.timeline import timeline
@@ -56,7 +55,7 @@ def routes(replica: ReplicaView) -> page.PageRouter:
         row = await store.row("show_run", run_id)
         if row is None:
             raise NotFound(kind="run", name=run_id)
-        run: dict[str, Any] = json.loads(row["run"])
+        run: dict[str, Any] = read_json(row["run"])
         why = await explain(store, run_id, replica.settings.timings)
         attempts = await store.rows("see_attempts", run["root_id"], ATTEMPTS)
         steps = await store.rows("see_steps", [one["id"] for one in attempts], STEPS)
@@ -76,7 +75,7 @@ def routes(replica: ReplicaView) -> page.PageRouter:
             attempts=attempts,
             steps=steps,
             timeline=timeline([dict(step) for step in steps], row["now"]),
-            late=json.loads(row["late_finishes"]),
+            late=read_json(row["late_finishes"]),
             log=log,
             ended=run["state"] in TERMINAL,
             may_retry=run["state"] in TERMINAL - {"SUCCEEDED"} and run["next_attempt_id"] is None,

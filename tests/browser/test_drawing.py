@@ -1,5 +1,6 @@
 """What the pages are drawn from: times, lanes, tenures, concerns. Pure, without a browser."""
 
+import json
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -213,13 +214,25 @@ def test_a_time_says_how_long_ago_and_when() -> None:
 
 def test_what_cannot_be_seen_is_shown_by_its_number() -> None:
     assert inert.visible("a\u202eb\x1b\x00\ud800\n") == "a\\u202eb\\x1b\\x00\\ud800\\x0a"
+    assert inert.visible("a\u3164b\u26a0\ufe0f") == "a\\u3164b\u26a0\ufe0f"
     everything = "".join(map(chr, range(sys.maxunicode + 1)))
     assert inert.visible(everything).isprintable()
     assert inert.visible(everything, keep="\n\t").count("\t") == 1
     assert inert.log_text("\x1b[1;31mred\x1b[0m\tx\r\ny\x07") == "red\tx\ny\\x07"
     assert inert.pretty_json({"a": "\u202e"}) == '{\n  "a": "\\u202e"\n}'
+    assert inert.shell_word("post:7") == "post:7"
+    assert inert.shell_word("a;id $(id) `id` 'b\u202e") == """'a;id $(id) `id` '"'"'b\\u202e'"""
     assert str(inert.commands("do `<x>` & go")) == "do <code>&lt;x&gt;</code> &amp; go"
     assert inert.short_worker("pod-7-11111111-2222-4333-8444-555555555555") == "pod-7·11111111"
+
+
+@pytest.mark.parametrize("depth", [1, 99, 100, 101, 5000])
+def test_json_is_read_however_deep_it_is(depth: int) -> None:
+    text = f'{{"a": {"[" * depth}"]}}[x\\\\\\"", 7{"]" * depth}, "b": [1]}}'
+    read = inert.read_json(text)
+    assert read["b"] == [1]
+    assert ("..." in json.dumps(read)) is ("[x" not in json.dumps(read)) is (depth >= 100)
+    assert inert.pretty_json(read).startswith('{\n  "a": [')
 
 
 def test_an_audit_row_names_what_changed() -> None:

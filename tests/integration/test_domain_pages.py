@@ -54,6 +54,7 @@ class Site:
     http: httpx.AsyncClient
     shelf: Shelf
     sessions: list[str] = field(default_factory=list)
+    diff: bytes = DIFF
 
     async def get(self, path: str, status: int = 200) -> str:
         answer = await self.http.get(path)
@@ -126,7 +127,7 @@ class Site:
         """A repository with revisions and evidence, one of GitLab, and one whose sync failed."""
         async with opened(self.urls) as ledger:
             code = await ledger.repo("code")
-            patches = [self._stored(f"scm/{code}/svn/r{number}.diff", DIFF) for number in (1, 2)]
+            patches = [self._stored(f"scm/{code}/svn/r{number}.diff", self.diff) for number in (1, 2)]
             held = await ledger.begun("code")
             await ledger.begin(held)
             facts = [

@@ -44,10 +44,10 @@ class World:
         )
         self.stops: dict[int, Any] = {}
 
-    def begun(self, run_id: int) -> Started:
+    def begun(self, run_id: int, payload: str = "{}") -> Started:
         held: Held = self.claims.hold(uuid4(), run_id, "test")
         row = {"id": run_id, "root_id": run_id, "attempt": 1, "leader_epoch": 7, "domain": "test",
-               "action": None, "payload": "{}", "timeout_seconds": None}  # fmt: skip
+               "action": None, "payload": payload, "timeout_seconds": None}  # fmt: skip
         started = Started(cast("Any", row), held)
         self.stops[run_id] = started.stop
         started.in_time = self.claims.begin(held, boottime(), boottime(), started.stop)
@@ -115,6 +115,23 @@ async def test_a_run_stopped_before_a_hand_took_it_is_never_executed() -> None:
             await world.execution.carry_out(group, world.begun(2), hand)
     assert handled == [2]
     assert [ending.verdict.error_code for ending in world.kept.endings] == ["DRAINED", None]
+
+
+async def test_a_payload_that_cannot_be_read_ends_its_run_and_no_other() -> None:
+    """The database keeps JSON of a depth that Python does not read, and whoever may enqueue can give it."""
+
+    async def handle(_claim: Claim, _tools: Tools) -> Outcome:
+        await anyio.lowlevel.checkpoint()
+        return Done()
+
+    world = World(handle)
+    async with anyio.create_task_group() as group:
+        with Stoppable() as hand:
+            deep = f'{{"deep": {"[" * 3000}{"]" * 3000}}}'
+            await world.execution.carry_out(group, world.begun(1, deep), hand)
+            await world.execution.carry_out(group, world.begun(2), hand)
+    assert [ending.verdict for ending in world.kept.endings] == [verdict.UNREADABLE, verdict.SUCCEEDED]
+    assert world.claims.executing() == []
 
 
 async def test_every_line_of_a_run_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

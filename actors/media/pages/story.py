@@ -1,6 +1,5 @@
 """`/media/blobs/HASH`: a content and who uses it; `/media/requests/ID`: the story of a write."""
 
-import json
 from typing import Any, Final
 from uuid import UUID
 
@@ -10,6 +9,7 @@ from actors.media.api.models import PathHash
 from actors.media.pages.shots import content_path, is_drawn
 from supervisor.api.view import ReplicaView
 from supervisor.console import page
+from supervisor.console.inert import read_json
 from supervisor.errors import BadInput, NotFound
 from supervisor.store import Record
 
@@ -77,7 +77,7 @@ def add_to(router: page.PageRouter, replica: ReplicaView, looks: str) -> None:
 
 
 def _told(row: Record) -> dict[str, Any]:
-    payload = json.loads(row["payload"])
+    payload = read_json(row["payload"])
     return {**row, "payload": payload, "what": _what(row, payload if isinstance(payload, dict) else {})}
 
 
