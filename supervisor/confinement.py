@@ -93,7 +93,8 @@ def confinement(settings: Settings) -> Confinement:
         return Confinement(user=user, umask=mask)
     if user is not None or os.geteuid() == 0 or landlock.abi() == 0:
         return Confinement(confined=True, user=user, umask=mask)
-    places = [place for place in (settings.state_dir, Path(TOML_FILE)) if place.exists()]
+    # the state directory may be made later; a file of settings is read at the start or never
+    places = [settings.state_dir, *filter(Path.exists, [Path(TOML_FILE)])]
     return Confinement(confined=True, closed=ClosedPlaces(places), umask=mask)
 
 

@@ -63,8 +63,9 @@ def take_descriptor(pid: int) -> bool:
         os.close(handle)
 
 
-def names_in(directory: Path) -> list[Path]:
-    return list(directory.iterdir())
+def targets_in(directory: Path) -> list[Path]:
+    """Return what the links there lead to. That there are links says nothing yet."""
+    return [link.readlink() for link in directory.iterdir()]
 
 
 def opens(path: Path, mode: str) -> None:
@@ -78,8 +79,8 @@ def into_processes(top: int) -> Iterator[str]:
             "environ": (proc / "environ").read_bytes,
             "mem": partial(opens, proc / "mem", "rb"),
             "maps": (proc / "maps").read_bytes,
-            "fd": partial(names_in, proc / "fd"),
-            "cwd": partial(names_in, proc / "cwd" / "."),
+            "fd": partial(targets_in, proc / "fd"),
+            "cwd": (proc / "cwd").readlink,
             "ptrace": partial(trace, pid),
             "pidfd_getfd": partial(take_descriptor, pid),
             "kill": partial(os.kill, pid, 0),
