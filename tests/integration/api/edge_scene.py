@@ -1,9 +1,9 @@
 """A served application and clients that speak to it byte by byte."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import anyio
@@ -19,41 +19,60 @@ class Answer(NamedTuple):
     body: bytes
 
 
-@dataclass
 class Client:
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
+    """A bare socket: what came before a reset is read, and when the server has closed is seen."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._buffer = b""
 
     async def say(self, *parts: bytes) -> None:
         """Send; a server that has closed is no error."""
         with suppress(ConnectionError):
-            self.writer.write(b"".join(parts))
-            await self.writer.drain()
+            await asyncio.get_running_loop().sock_sendall(self._sock, b"".join(parts))
 
     async def answer(self) -> Answer:
         """The next answer, whole; it has a Content-Length."""
-        async with asyncio.timeout(patient(20)):
-            head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            status, *lines = head.strip().split("\r\n")
-            headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-            body = await self.reader.readexactly(int(headers.get("content-length", 0)))
+        status, *lines = (await self.until(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+        length = int(headers.get("content-length", 0))
+        while len(self._buffer) < length:
+            assert await self._read(), "the answer ended early"
+        body, self._buffer = self._buffer[:length], self._buffer[length:]
         return Answer(int(status.split()[1]), headers, body)
+
+    async def until(self, end: bytes) -> bytes:
+        while end not in self._buffer:
+            assert await self._read(), f"closed after {self._buffer!r}"
+        found, _, self._buffer = self._buffer.partition(end)
+        return found + end
 
     async def rest(self) -> bytes:
         """All that still comes until the server closes; TimeoutError if it does not."""
-        async with asyncio.timeout(patient(20)):
-            with suppress(ConnectionError):
-                return await self.reader.read()
-        return b""
+        while await self._read():
+            pass
+        return self._buffer
 
     @property
     def has_ended(self) -> bool:
-        return self.reader.at_eof() or self.reader.exception() is not None
+        try:
+            return self._sock.recv(1, socket.MSG_PEEK) == b""
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
 
-    async def close(self) -> None:
-        self.writer.close()
-        with suppress(ConnectionError):
-            await self.writer.wait_closed()
+    def close(self) -> None:
+        self._sock.close()
+
+    async def _read(self) -> bool:
+        async with asyncio.timeout(patient(20)):
+            try:
+                data = await asyncio.get_running_loop().sock_recv(self._sock, 65536)
+            except ConnectionError:
+                data = b""
+        self._buffer += data
+        return data != b""
 
 
 class Server:
@@ -64,10 +83,14 @@ class Server:
         self._clients: list[Client] = []
 
     async def connect(self, source: str = "127.0.0.1") -> Client:
+        sock = socket.socket()
+        sock.setblocking(False)
+        client = Client(sock)
+        self._clients.append(client)
+        sock.bind((source, 0))
         async with asyncio.timeout(patient(10)):
-            streams = await asyncio.open_connection("127.0.0.1", self.port, local_addr=(source, 0))
-        self._clients.append(Client(*streams))
-        return self._clients[-1]
+            await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", self.port))
+        return client
 
     async def ask(self, path: str, *headers: str, method: str = "GET", source: str = "127.0.0.1") -> Answer:
         """Ask on a connection of its own."""
@@ -76,11 +99,15 @@ class Server:
             await client.say(head(path, *headers, method=method))
             return await client.answer()
         finally:
-            await client.close()
+            self.leave(client)
 
-    async def close(self) -> None:
+    def leave(self, client: Client) -> None:
+        client.close()
+        self._clients.remove(client)
+
+    def close(self) -> None:
         for client in self._clients:
-            await client.close()
+            client.close()
 
 
 @asynccontextmanager
@@ -102,7 +129,7 @@ async def served(app: Any, bounds: Bounds | None = None) -> AsyncIterator[Server
         try:
             yield servers[0]
         finally:
-            await servers[0].close()
+            servers[0].close()
             tasks.cancel_scope.cancel()
 
 

@@ -197,13 +197,13 @@ async def test_no_deadline_ends_what_is_streamed_or_worked_at(store: Store) -> N
     async with edge(store, SHORT) as (server, work):
         worker, follower, silent = await busy(server, work), await server.connect(), await server.connect()
         await follower.say(head("/t/follow", BEARER))
-        assert b"first" in await follower.reader.readuntil(b"first\n")
+        assert b"first" in await follower.until(b"first\n")
         await silent.rest()
         late = await server.connect()
         await late.say(head("/t/take", BEARER, "Content-Length: 5", method="POST"))
         assert (await late.answer()).status == 408, "a window has passed"
         work.go_on.set()
-        assert b"last" in await follower.reader.readuntil(b"last\n")
+        assert b"last" in await follower.until(b"last\n")
         assert (await worker.answer()).body == b'"done"'
 
 
@@ -257,7 +257,7 @@ async def test_whoever_guesses_and_goes_leaves_no_place_taken(store: Store) -> N
         for number in range(40):
             client = await server.connect()
             await client.say(head("/status", f"Authorization: Bearer other guess {number}"))
-            await client.close()
+            client.close()
         assert (await server.ask("/status", BEARER)).status == 200
 
 

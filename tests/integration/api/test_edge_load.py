@@ -30,12 +30,10 @@ class Attacker:
     async def hold(self, first: bytes, then: bytes) -> None:
         while True:
             client = await self._server.connect()
-            try:
-                self.opened += 1
-                await client.say(first)
-                await self._stay(client, then)
-            finally:
-                client.writer.transport.abort()
+            self.opened += 1
+            await client.say(first)
+            await self._stay(client, then)
+            self._server.leave(client)
             await anyio.sleep(REST_SECONDS)
 
     async def _stay(self, client: Client, then: bytes) -> None:
@@ -58,7 +56,7 @@ async def test_a_thousand_idle_and_two_hundred_dripping_connections_take_nothing
         assert limits[0] == limits[1] != "256", "the soft limit is the hard one"
         server = Server(attacked.port)
         await eventually(lambda: _answers(server, "/status"), timeout=30, what="the first /status")
-        attacker = Attacker(Server(attacked.port))
+        attacker = Attacker(server)
         for number in range(IDLE + DRIPPING + LOGINS):
             first, then = _how(number)
             tasks.start_soon(attacker.hold, first, then)
@@ -69,6 +67,7 @@ async def test_a_thousand_idle_and_two_hundred_dripping_connections_take_nothing
                 assert (await server.ask(path, BEARER)).status == 200
             await anyio.sleep(0.1)
         tasks.cancel_scope.cancel()
+        server.close()
         events = [json.loads(line)["event"] for line in attacked.output().splitlines()]
         assert "connections full" in events
         assert len(events) < 200
