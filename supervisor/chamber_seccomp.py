@@ -5,19 +5,30 @@ is Landlock's business. Forbidden calls answer EPERM, so a library that only tri
 a kernel bug. Where the machine is neither x86_64 nor aarch64, or the kernel has no filters, there is none.
 """
 
-import ctypes
 import errno
 import os
 import platform
-import struct
-from typing import Any, ClassVar
 
-PR_SET_SECCOMP, MODE_FILTER = 22, 2
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
+from supervisor.bpf import (
+    ALLOW,
+    ANY_BIT,
+    ARCHITECTURE,
+    AT_LEAST,
+    EQUAL,
+    ERRNO,
+    FIRST_ARGUMENT,
+    KILL,
+    LOAD,
+    MACHINES,
+    NUMBER,
+    X32,
+    answer,
+    put_in_force,
+    step,
+    when,
+)
+
 CLONE_THREAD = 0x00010000
-X32 = 0x40000000
 
 # Name: number on x86_64, on aarch64. -1: the machine has no such call.
 FORBIDDEN = {
@@ -33,41 +44,23 @@ FORBIDDEN = {
     "finit_module": (313, 273),
 }  # fmt: skip
 CLONE, CLONE3, TGKILL, PRLIMIT = (56, 220), (435, 435), (234, 131), (302, 261)
-MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-
-
-class _Program(ctypes.Structure):
-    _fields_: ClassVar[list[tuple[str, Any]]] = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
-
-
-def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    return struct.pack("=HBBI", code, if_true, if_false, value)
-
-
-def _answer(verdict: int) -> bytes:
-    return _step(RETURN, verdict)
-
-
-def _when(number: int, *steps: bytes) -> bytes:
-    """`steps`, which end in an answer, for this call only."""
-    return _step(EQUAL, number, 0, len(steps)) + b"".join(steps)
 
 
 def program(machine: str, pid: int) -> bytes:
     column, architecture = MACHINES[machine]
-    refuse = _answer(ERRNO | errno.EPERM)
-    first, allow = _step(LOAD, FIRST_ARGUMENT), _answer(ALLOW)
-    code = _step(LOAD, ARCHITECTURE) + _step(EQUAL, architecture, 1, 0) + _answer(KILL) + _step(LOAD, NUMBER)
+    refuse = answer(ERRNO | errno.EPERM)
+    first, allow = step(LOAD, FIRST_ARGUMENT), answer(ALLOW)
+    code = step(LOAD, ARCHITECTURE) + step(EQUAL, architecture, 1, 0) + answer(KILL) + step(LOAD, NUMBER)
     if machine == "x86_64":
-        code += _step(AT_LEAST, X32, 0, 1) + refuse
+        code += step(AT_LEAST, X32, 0, 1) + refuse
     for numbers in FORBIDDEN.values():
         if numbers[column] >= 0:
-            code += _when(numbers[column], refuse)
+            code += when(numbers[column], refuse)
     # The flags of clone3 lie behind a pointer: libraries that hear ENOSYS take clone, whose flags do not.
-    code += _when(CLONE3[column], _answer(ERRNO | errno.ENOSYS))
-    code += _when(CLONE[column], first, _step(ANY_BIT, CLONE_THREAD, 1, 0), refuse, allow)
-    code += _when(TGKILL[column], first, _step(EQUAL, pid, 1, 0), refuse, allow)
-    code += _when(PRLIMIT[column], first, _step(EQUAL, 0, 1, 0), refuse, allow)
+    code += when(CLONE3[column], answer(ERRNO | errno.ENOSYS))
+    code += when(CLONE[column], first, step(ANY_BIT, CLONE_THREAD, 1, 0), refuse, allow)
+    code += when(TGKILL[column], first, step(EQUAL, pid, 1, 0), refuse, allow)
+    code += when(PRLIMIT[column], first, step(EQUAL, 0, 1, 0), refuse, allow)
     return code + allow
 
 
@@ -76,8 +69,4 @@ def forbid() -> bool:
     machine = platform.machine()
     if machine not in MACHINES:
         return False
-    code = program(machine, os.getpid())
-    filters = _Program(len(code) // 8, code)
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    answer = prctl(PR_SET_SECCOMP, ctypes.c_ulong(MODE_FILTER), ctypes.byref(filters), 0, 0)
-    return int(answer) == 0
+    return put_in_force(program(machine, os.getpid()))

@@ -1,14 +1,17 @@
 """What commands are kept from: the rights of another user, the replica's files, the processes of others.
 
 As another user, a command reads and signals what that user can, and nothing of the replica. As the replica's
-own user it is kept from the replica's files, and from signalling or tracing other processes, where the kernel
-has Landlock (`watertight`). In both cases no program gains rights by being executed.
+own user it is kept by Landlock, where the kernel has it, from the replica's files, from changing its program,
+and from signalling or tracing other processes. In both cases no program gains rights by being executed.
 
-NOT guaranteed: commands of one replica share a user, and can read and signal each other where they are not
-kept apart by Landlock.
+NOT guaranteed: with the replica's own user, that nothing of a command is run later by somebody else. It may
+change what that user's shell reads when it starts, and much else. And commands of one replica share a user:
+they see each other's arguments, and as another user than the replica's they can end each other.
 """
 
 import os
+import site
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,16 +25,17 @@ from supervisor.config import TOML_FILE, Settings
 
 
 class ClosedPlaces:
-    """A Landlock ruleset under which everything but these places can be used.
+    """A Landlock ruleset under which everything but these places can be used, and some can be read only.
 
-    Rules only open, and they open all that is beneath: each directory on the way to a closed place is left
+    Rules only open, and they open all that is beneath: each directory on the way to such a place is left
     without one, and each of its entries gets its own. So a file that appears *directly* in such a directory
     is closed until the ruleset is made again, which happens when one of these directories has changed.
     """
 
-    def __init__(self, places: Sequence[Path]) -> None:
+    def __init__(self, places: Sequence[Path], read_only: Sequence[Path] = ()) -> None:
         self._places = frozenset(place.resolve() for place in places)
-        self._above = sorted({above for place in self._places for above in place.parents})
+        self._read_only = frozenset(place.resolve() for place in read_only)
+        self._above = sorted({above for place in self._places | self._read_only for above in place.parents})
         self._lock = threading.Lock()
         self._made: int | None = None
         self._made_of: list[int] = []
@@ -52,13 +56,14 @@ class ClosedPlaces:
         return directory.resolve() in self._above
 
     def _rules(self) -> Iterator[tuple[str, int]]:
-        every = landlock.all_rights()
+        every, reading = landlock.all_rights(), landlock.READ_FILE | landlock.READ_DIR | landlock.EXECUTE
         yield "/", landlock.READ_DIR  # names are no secret, and `ls` is expected to work
         for directory in self._above:
+            inside = not self._read_only.isdisjoint((directory, *directory.parents))
             for entry in _entries(directory):
                 path = Path(entry)
                 if path not in self._places and path not in self._above:
-                    yield entry, every
+                    yield entry, reading if inside or path in self._read_only else every
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +98,18 @@ def confinement(settings: Settings) -> Confinement:
         return Confinement(user=user, umask=mask)
     if user is not None or os.geteuid() == 0 or landlock.abi() == 0:
         return Confinement(confined=True, user=user, umask=mask)
-    # the state directory may be made later; a file of settings is read at the start or never
-    places = [settings.state_dir, *filter(Path.exists, [Path(TOML_FILE)])]
-    return Confinement(confined=True, closed=ClosedPlaces(places), umask=mask)
+    # what may be made later is closed too: it would be believed by the next replica
+    places = [settings.state_dir, Path(TOML_FILE)]
+    return Confinement(confined=True, closed=ClosedPlaces(places, _programs()), umask=mask)
+
+
+def _programs() -> list[Path]:
+    """Return the places that the next replica's code comes from, where this user may change them."""
+    packages = [Path(__file__).parents[1] / name for name in ("supervisor", "actors", "schemas")]
+    places = [Path(sys.prefix), Path(sys.base_prefix), *packages, *map(Path, filter(None, sys.path))]
+    if site.ENABLE_USER_SITE:
+        places.append(Path(site.getusersitepackages()))
+    return [place for place in places if not place.exists() or os.access(place, os.W_OK)]
 
 
 def _changed(directory: Path) -> int:

@@ -28,11 +28,18 @@ import time
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
+from supervisor.command_seccomp import keep_limits_to_oneself
 from supervisor.deadman import DeadMan, KernelTimer
 from supervisor.descendants import descendants, look, send, sweep
 from supervisor.descriptors import restore_limit
 from supervisor.landlock import enforce
-from supervisor.prctl import adopt_orphans, close_memory, die_with_parent, refuse_new_privileges
+from supervisor.prctl import (
+    adopt_orphans,
+    close_memory,
+    die_with_parent,
+    leave_session_keyring,
+    refuse_new_privileges,
+)
 
 MAX_MESSAGE_BYTES = 4096
 # Ignored signals stay ignored over an exec: Python ignores the last two, nohup the first.
@@ -275,11 +282,12 @@ def _become(
 
 
 def _confine(spec: Spec, ruleset: int | None) -> None:
-    """Give up what the command shall not have: the launcher's user, new privileges, closed places."""
+    """Give up what the command shall not have: the launcher's user and keys, new privileges, the closed."""
     if spec.umask is not None:
         os.umask(spec.umask)
     if spec.user:
         user, group, groups = spec.user
+        leave_session_keyring()
         os.setgroups(groups)
         os.setresgid(group, group, group)
         os.setresuid(user, user, user)
@@ -287,6 +295,7 @@ def _confine(spec: Spec, ruleset: int | None) -> None:
         refuse_new_privileges()
     if ruleset is not None:
         enforce(ruleset)
+        keep_limits_to_oneself()
 
 
 def _is_nowhere(spec: Spec) -> bool:

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import platform
 import signal
 from typing import Final
 
@@ -9,6 +10,8 @@ PDEATHSIG: Final = 1
 DUMPABLE: Final = 4
 CHILD_SUBREAPER: Final = 36
 NO_NEW_PRIVS: Final = 38
+KEYCTL: Final = {"x86_64": 250, "aarch64": 219}
+KEYCTL_JOIN_SESSION_KEYRING: Final = 1
 
 
 def adopt_orphans() -> None:
@@ -35,6 +38,15 @@ def close_memory(*, closed: bool = True) -> None:
 def refuse_new_privileges() -> None:
     """Let no program that is executed from now on gain rights: set-user-ID bits have no effect."""
     _prctl(NO_NEW_PRIVS, 1)
+
+
+def leave_session_keyring() -> None:
+    """Take a session keyring of one's own: the keys of whoever logged in are not for the next user.
+
+    Where the kernel has no keys, or a sandbox forbids the call, there are none to leave.
+    """
+    if (number := KEYCTL.get(platform.machine())) is not None:
+        _LIBRARY.syscall(number, KEYCTL_JOIN_SESSION_KEYRING, None)
 
 
 _LIBRARY: Final = ctypes.CDLL(None, use_errno=True)

@@ -25,9 +25,8 @@ def arguments_file(arguments: Mapping[str, Any], *, another_user: bool) -> Itera
 
     Another user than ours reads it because its name cannot be guessed and the directory cannot be listed.
     """
-    file = directory() / f"{uuid4().hex}.json"
+    file, handle = _new_file()
     try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
         if another_user:
             os.fchmod(handle, 0o444)
         with os.fdopen(handle, "w", encoding="utf-8") as out:
@@ -35,6 +34,15 @@ def arguments_file(arguments: Mapping[str, Any], *, another_user: bool) -> Itera
         yield file
     finally:
         file.unlink(missing_ok=True)
+
+
+def _new_file() -> tuple[Path, int]:
+    name, new = f"{uuid4().hex}.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        return directory() / name, os.open(directory() / name, new, 0o400)
+    except FileNotFoundError:  # a cleaner of old files, or a command of the same user, removed the directory
+        directory.cache_clear()
+        return directory() / name, os.open(directory() / name, new, 0o400)
 
 
 @cache

@@ -152,6 +152,12 @@ async def test_arguments_that_a_killed_replica_left_are_removed(tmp_path: Path) 
         first.kill()
 
 
+async def test_arguments_find_a_place_when_theirs_was_removed() -> None:
+    """A command removed the directory, and every later one of the replica failed until it was restarted."""
+    assert (await run("rm", "-rf", str(directory())))[0] == Done({"exit_code": 0})
+    assert (await run("sh", "-c", 'cat "$TENURE_ARGUMENTS_FILE"'))[0] == Done({"exit_code": 0})
+
+
 async def test_ten_megabytes_are_bounded_marked_and_drained() -> None:
     """S22: a talkative command ends as if all had been kept."""
     outcome, tools = await run("head", "-c", "10000000", "/dev/zero", max_output_bytes=100_000)

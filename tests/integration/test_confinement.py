@@ -6,12 +6,14 @@ import pwd
 import shutil
 import subprocess
 import sys
+import sysconfig
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import supervisor
 from supervisor import landlock
 from supervisor.clock import boottime
 from supervisor.command_user import command_user
@@ -30,6 +32,14 @@ from tests.support.slowness import stretch
 
 UP = (sys.executable, "-m", "supervisor.cli", "up", "--replicas", "1", "--port", "0")
 INTRUDER = Path(intruder.__file__).read_text("utf-8")
+# as after a login: a key in the session keyring, which children inherit
+KEYED = (
+    "import ctypes, os, sys; from supervisor.prctl import leave_session_keyring; leave_session_keyring();"
+    f"number = {{'x86_64': 248, 'aarch64': 217}}[os.uname().machine];"
+    f"ctypes.CDLL(None).syscall(number, b'user', {intruder.KEY!r}, b'x', 1, -3);"
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+PROGRAMS = (str(Path(supervisor.__file__).parent), sysconfig.get_path("purelib"))
 AS_ROOT = os.geteuid() == 0
 # CAP_PERFMON reads these whatever Landlock says; where the suite is run by an ordinary user, they count
 OF_ROOT = ("capabilities", "environ", "maps", "fd")
@@ -78,13 +88,14 @@ async def test_a_command_gets_at_nothing_of_its_replica() -> None:
         "AWS_SECRET_ACCESS_KEY": "canary",
         "SOMETHING": "canary",
     }
+    up = (sys.executable, "-c", KEYED, *UP) if AS_ROOT else UP
     with parent(
-        root, UP, TENURE_COMMAND_ENV="PATH,HOME,SOMETHING_ELSE", **canary, **timings(stretch())
+        root, up, TENURE_COMMAND_ENV="PATH,HOME,SOMETHING_ELSE", **canary, **timings(stretch())
     ) as fleet:
         await fleet.announced()
         urls = read_urls(root / "state")
         assert urls
-        argv = [python, "-I", "-c", INTRUDER, str(root / "state"), str(fleet.process.pid)]
+        argv = [python, "-I", "-c", INTRUDER, str(root / "state"), str(fleet.process.pid), *PROGRAMS]
         state, said = await outcome_of(urls, "intruder", {"argv": argv})
         assert state == "SUCCEEDED", said
         found = json.loads(said)
@@ -135,19 +146,25 @@ async def test_landlock_closes_the_state_directory_and_other_processes(tmp_path:
     (state / "postgres" / "data").mkdir(parents=True)
     for name in ("token", "embedded.json", "postgres/data/pg_hba.conf"):
         (state / name).write_text("secret")
+    program = tmp_path / "program" / "package"
+    program.mkdir(parents=True)
+    (program / "__init__.py").write_text("print('program')")
     (tmp_path / "link").symlink_to(state)
     (tmp_path / "up").symlink_to(tmp_path)
-    kept = Confinement(confined=True, closed=ClosedPlaces([state]))
+    kept = Confinement(confined=True, closed=ClosedPlaces([state], [program.parent]))
+    assert await run(sys.executable, str(program / "__init__.py"), kept=kept) == (0, "program\n", "")
     for way in (state, tmp_path / "link", tmp_path / "up" / "state"):
         code, out, err = await run(
-            sys.executable, "-I", "-c", INTRUDER, str(way), str(os.getpid()), kept=kept
+            sys.executable, "-I", "-c", INTRUDER, str(way), str(os.getpid()), str(program), kept=kept
         )
         assert code == 0, err
         got = json.loads(out)["got"]
         assert [what for what in got if not (AS_ROOT and what.startswith(OF_ROOT))] == [], got
     assert (state / "token").read_text() == "secret"
     free = Confinement()
-    _, out, _ = await run(sys.executable, "-I", "-c", INTRUDER, str(state), str(os.getpid()), kept=free)
+    _, out, _ = await run(
+        sys.executable, "-I", "-c", INTRUDER, str(state), str(os.getpid()), str(program), kept=free
+    )
     assert len(json.loads(out)["got"]) > 10, "the intruder tries nothing"
 
 

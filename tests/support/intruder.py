@@ -1,22 +1,25 @@
 """A command that tries to get at its replica, with nothing but an interpreter.
 
-`python intruder.py STATE TOP`: STATE is the replica's state directory, TOP the pid of the topmost of its
-processes. Prints what it got, as JSON: an empty list is what a test wants to see.
+`python intruder.py STATE TOP [PROGRAM...]`: STATE is the state directory, TOP the pid of the topmost
+process, PROGRAM a directory that its code comes from. Prints what it got, as JSON: an empty list is what a
+test wants to see.
 """
 
 import ctypes
 import json
 import os
+import resource
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 PTRACE_ATTACH = 16
 PIDFD_GETFD = 438
+KEYCTL_SEARCH, SESSION_KEYRING, KEY = 10, -3, b"of-whoever-logged-in"
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -85,6 +88,7 @@ def into_processes(top: int) -> Iterator[str]:
             "pidfd_getfd": partial(take_descriptor, pid),
             "kill": partial(os.kill, pid, 0),
             "continue": partial(os.kill, pid, signal.SIGCONT),
+            "limit": partial(resource.prlimit, pid, resource.RLIMIT_CORE, (0, 0)),
         }
         yield from (f"{name} of {pid}" for name, attempt in tries.items() if succeeds(attempt))
 
@@ -123,6 +127,23 @@ def move_in(move: Callable[[Path, Path], object], state: Path) -> None:
         Path(name).unlink(missing_ok=True)
 
 
+def into_programs(places: Iterable[Path]) -> Iterator[str]:
+    for place in places:
+        tries: dict[str, Callable[[], object]] = {
+            "append": partial(opens, place / "__init__.py", "ab"),
+            "make": (place / "planted.pth").touch,
+            "rename": partial(place.rename, place.with_name("renamed")),
+        }
+        yield from (f"{name} in {place}" for name, attempt in tries.items() if succeeds(attempt))
+
+
+def keys() -> Iterator[str]:
+    """A key that whoever started the replica had in the session keyring."""
+    number = {"x86_64": 250, "aarch64": 219}[os.uname().machine]
+    if LIBC.syscall(number, KEYCTL_SEARCH, SESSION_KEYRING, b"user", KEY, 0) > 0:
+        yield "a key of the session"
+
+
 def inherited() -> Iterator[str]:
     for number in range(3, 256):
         with suppress(OSError):
@@ -141,7 +162,9 @@ def privileges() -> Iterator[str]:
 
 def main() -> None:
     state, top = Path(sys.argv[1]), int(sys.argv[2])
-    got = [*into_processes(top), *into_files(state), *inherited(), *privileges()]
+    programs = map(Path, sys.argv[3:])
+    got = [*into_processes(top), *into_files(state), *into_programs(programs)]
+    got += [*keys(), *inherited(), *privileges()]
     sys.stdout.write(json.dumps({"uid": os.getuid(), "got": got, "environ": dict(os.environ)}))
 
 
