@@ -135,8 +135,8 @@ class Lender:
     """The databases of one test process."""
 
     server: Server
-    idle: list[Lent] = field(default_factory=list)
-    original: Original | None = None
+    idle: list[Lent] = field(default_factory=list, repr=False)
+    original: Original | None = field(default=None, repr=False)
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[Urls]:
