@@ -31,7 +31,8 @@ from supervisor.member import CLEAN_ENDS, Member
 from supervisor.state_dir import make_state_dir
 from supervisor.wiring import lease_rights, task_types
 
-REPLICA = (sys.executable, "-m", "supervisor.cli", "up")
+# -P: without it, modules would be taken from the working directory too
+REPLICA = (sys.executable, "-P", "-m", "supervisor.cli", "up")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BACKOFF_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 HEALTHY_SECONDS = 60.0  # a replica that lived this long starts again without back-off

@@ -188,6 +188,19 @@ async def test_landlock_leaves_everything_else_open(tmp_path: Path) -> None:
     assert (await run("cat", "later", kept=kept, cwd=tmp_path))[:2] == (0, "made by others\n")
 
 
+async def test_commands_write_below_the_directory_where_tenure_was_started() -> None:
+    """Modules are not taken from that directory, so it is no part of the program that is closed to them."""
+    root = own_root()
+    (root / "work").mkdir()
+    up, own = ("env", "--chdir", str(root), *UP), str(os.geteuid())
+    with parent(root, up, TENURE_COMMAND_USER=own, **timings(stretch())) as fleet:
+        await fleet.announced()
+        urls = read_urls(root / "state")
+        assert urls
+        payload = {"argv": ["sh", "-c", "echo done > file; cat file"], "cwd": str(root / "work")}
+        assert await outcome_of(urls, "writer", payload) == ("SUCCEEDED", "done\n")
+
+
 @needs_root
 async def test_root_gives_commands_to_a_user_who_is_not_the_database_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -21,7 +21,7 @@ from tests.support.redis import url_for_all
 from tests.support.replica_forks import fork
 from tests.support.slowness import patient, stretch
 
-COMMAND = (sys.executable, "-m", "supervisor.cli", "up")
+COMMAND = (sys.executable, "-P", "-m", "supervisor.cli", "up")
 # what makes a replica only work, and what it must not have
 WORKS_ONLY: Mapping[str, str | None] = {
     "TENURE_LEAD": "false",
