@@ -39,7 +39,7 @@ run: venv ## start a supervisor: embedded PostgreSQL, three replicas, sample wor
 	@exec $(BIN)/tenure up --replicas 3 --sample
 
 # What tests compare with or talk to, where it is not installed: taken from the system's packages if we may.
-WANTED = git subversion jdupes chromium iproute2 nftables spin
+WANTED = git subversion jdupes chromium-headless-shell iproute2 nftables spin
 chaos: WANTED += pgbouncer faketime strace
 bench: WANTED += rmlint fdupes rdfind b3sum
 # Not installed but unpacked: these packages would start a server, or are the library of one that would.
