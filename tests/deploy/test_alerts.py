@@ -1,4 +1,4 @@
-"""Issue 8: every alert fires when it should, stays silent when it should, and has a runbook."""
+"""Every alert fires when it should, stays silent when it should, and has a runbook."""
 
 import json
 import re

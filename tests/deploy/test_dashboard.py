@@ -1,4 +1,4 @@
-"""Issue 8: what dashboards and alerts ask for is what the program exports, and Prometheus can read it."""
+"""What dashboards and alerts ask for is what the program exports, and Prometheus can read it."""
 
 import json
 import re

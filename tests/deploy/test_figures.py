@@ -1,4 +1,4 @@
-"""Issue 8: two figures that alerts are made of, from a real database: expired leases, an unsafe server."""
+"""Two figures that alerts are made of, from a real database: expired leases, an unsafe server."""
 
 from collections.abc import AsyncIterator
 

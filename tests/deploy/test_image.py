@@ -1,4 +1,4 @@
-"""Issue 8: the image's entry point, from the wheel as the Dockerfile installs it, and the files around it.
+"""The image's entry point, from the wheel as the Dockerfile installs it, and the files around it.
 
 There is no container engine here: what the wheel does is tried, what the image is made of is read.
 """

@@ -1,4 +1,4 @@
-"""Issue 8: the manifests render, are valid for several versions of Kubernetes, and fit the program."""
+"""The manifests render, are valid for several versions of Kubernetes, and fit the program."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Issue 8: a real Prometheus, with the deployed configuration and rules, scrapes three real replicas."""
+"""A real Prometheus, with the deployed configuration and rules, scrapes three real replicas."""
 
 import asyncio
 import re

@@ -77,7 +77,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 async def test_a_package_adds_a_domain_with_its_own_table(
     installed: Installed, database: Urls, tmp_path: Path
 ) -> None:
-    """Issue 3: an installed package adds a domain with its own table and migration, from a clean venv."""
+    """An installed package adds a domain with its own table and migration, from a clean venv."""
 
     async def tenure(*args: str) -> Any:
         answer = await asyncio.to_thread(installed.tenure, database, tmp_path, *args, "--json")

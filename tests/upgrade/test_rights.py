@@ -1,4 +1,4 @@
-"""Issue 8: replicas work on while a migration runs, and at no moment of it are they without their rights."""
+"""Replicas work on while a migration runs, and at no moment of it are they without their rights."""
 
 import shutil
 from pathlib import Path

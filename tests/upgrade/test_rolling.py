@@ -1,4 +1,4 @@
-"""Issue 8: a rolling upgrade. The last release and the next version share a database while work flows.
+"""A rolling upgrade. The last release and the next version share a database while work flows.
 
 The next version is this one with one more migration and a changed function, so that a real migration happens
 under load even when this version brings none of its own.

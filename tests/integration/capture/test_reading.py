@@ -158,7 +158,7 @@ HARMFUL: dict[str, tuple[Callable[[], bytes], str]] = {
 
 @pytest.mark.parametrize("harm", HARMFUL)
 async def test_harmful_files_are_refused_by_name(chambers: Chambers, harm: str) -> None:
-    """Issue 6: an unreadable image has a reason that a person understands, and which image it is."""
+    """An unreadable image has a reason that a person understands, and which image it is."""
     make, reason = HARMFUL[harm]
     message = await refusal(chambers, encoded(drawing()), make())
     assert message.startswith("picture 2 of 2 is not a picture that can be read: ")

@@ -52,7 +52,7 @@ def tell(sample: Sample, reading: Reading) -> int:
 async def test_the_share_of_entries_read_exactly(
     chambers: Chambers, version: int, least: float, every: int
 ) -> None:
-    """Issue 6, Capture 8: at least 95 % of the set; of a second one, with other words and times, a part."""
+    """At least 95 % of the set; of a second one, with other words and times, a part."""
     samples = list(drawn(version))[::every]
     began = monotonic()
     readings = await read_all(chambers, samples)
