@@ -135,8 +135,9 @@ class Lender:
     """The databases of one test process."""
 
     server: Server
-    idle: list[Lent] = field(default_factory=list, repr=False)
-    original: Original | None = field(default=None, repr=False)
+    # not in what hypothesis prints, which is what the class is made of
+    idle: list[Lent] = field(default_factory=list, init=False)
+    original: Original | None = field(default=None, init=False)
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[Urls]:

@@ -27,8 +27,10 @@ from supervisor.artifacts import (
     Put,
     QuotaExceeded,
     TooLarge,
+    reading,
 )
 from supervisor.artifacts.object import ObjectArtifacts
+from supervisor.logs import logger
 
 Make = Callable[..., Artifacts]
 KEY = "scm/1/svn/r100.diff"
@@ -189,8 +191,10 @@ async def test_reading_verifies_on_demand(artifacts: Artifacts) -> None:
         await artifacts.get(KEY, sha256=sha256(b"recorded"))
 
 
-async def test_a_failed_reading_is_logged(artifacts: Artifacts) -> None:
+async def test_a_failed_reading_is_logged(artifacts: Artifacts, monkeypatch: pytest.MonkeyPatch) -> None:
     """R001-117: what cannot be read is an error, and in the log with its key"""
+    # a logger that has logged keeps what was configured then, and `capture_logs` changes what is now
+    monkeypatch.setattr(reading, "_log", logger("artifacts"))
     await artifacts.put(KEY, b"content")
     with capture_logs() as lines:
         for call in (artifacts.get("scm/none"), artifacts.verify("scm/none")):
