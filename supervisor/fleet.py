@@ -26,7 +26,7 @@ from supervisor.clock import boottime
 from supervisor.config import Settings
 from supervisor.embedded import EmbeddedPostgres, Urls
 from supervisor.errors import BadSettings, TenureError
-from supervisor.login_codes import LINK_NOTE, LoginCodes
+from supervisor.login_codes import LoginCodes
 from supervisor.member import CLEAN_ENDS, Member
 from supervisor.state_dir import make_state_dir
 from supervisor.wiring import lease_rights, task_types
@@ -175,7 +175,7 @@ class Fleet:
             return url
         try:
             make_state_dir(self._settings.state_dir)
-            return f"{LoginCodes(self._settings.state_dir).link(url)}\n{LINK_NOTE}"
+            return "\n            ".join(LoginCodes(self._settings.state_dir).way_in(url, sys.stdout))
         except (OSError, TenureError) as error:
             log.warning("no link that logs in", reason=str(error))
             return url

@@ -9,16 +9,18 @@ import hashlib
 import os
 import re
 import secrets
+import stat
 import time
 from contextlib import suppress
 from html import escape
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from supervisor.state_dir import is_private, private_dir
 
 LIFETIME_SECONDS: Final = 900
-LINK_NOTE: Final = "            (logs in one browser within 15 minutes; `tenure open` prints another)"
+LINK_NOTE: Final = "(logs in one browser within 15 minutes; `tenure open` prints another)"
+NO_LINK_NOTE: Final = "(others may read this output: `tenure open` prints a link that logs in)"
 DIRECTORY: Final = "logins"
 _FORM: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _PAGE: Final = """<!doctype html>
@@ -35,6 +37,10 @@ class LoginCodes:
     def link(self, url: str) -> str:
         """Return the address that logs in at the replica of this URL."""
         return f"{url}login?code={self._make()}"
+
+    def way_in(self, url: str, output: TextIO) -> tuple[str, str]:
+        """Return what to print there: a link where only this user reads it, and a note."""
+        return (self.link(url), LINK_NOTE) if is_for_us_alone(output) else (url, NO_LINK_NOTE)
 
     def page(self, link: str) -> Path:
         """Return a file that leads to the link: other users can read the arguments of a browser's process."""
@@ -66,6 +72,17 @@ class LoginCodes:
             with suppress(FileNotFoundError):
                 if not _is_fresh(path):
                     path.unlink()
+
+
+def is_for_us_alone(output: TextIO) -> bool:
+    """Whether it is a terminal, or a file that is closed to others. Who reads a pipe cannot be known."""
+    if output.isatty():
+        return True
+    try:
+        found = os.fstat(output.fileno())
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
 
 
 def _name(code: str) -> str:

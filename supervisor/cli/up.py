@@ -1,5 +1,6 @@
 """`tenure up`: one replica in the foreground, or several with an embedded database under one parent."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -16,7 +17,7 @@ from supervisor.cli import output, session
 from supervisor.cli.sample import seed
 from supervisor.config import Settings, load_settings
 from supervisor.errors import BadInput, TenureError
-from supervisor.login_codes import LINK_NOTE, LoginCodes
+from supervisor.login_codes import LoginCodes
 from supervisor.logs import configure, logger
 from supervisor.serving import register, url_of
 from supervisor.state_dir import UnusableDirectory, close_state_dir, make_state_dir
@@ -46,8 +47,8 @@ def up(
     Without TENURE_DATABASE_URL an embedded PostgreSQL is started and migrated. With one the schema must be
     there: `tenure migrate` makes it.
 
-    Without TENURE_API_TOKEN, on loopback, a token is made in the state directory, and a link is printed that
-    logs in one browser: `tenure open` prints another.
+    Without TENURE_API_TOKEN, on loopback, a token is made in the state directory, and the terminal shows a
+    link that logs in one browser: `tenure open` prints another.
 
     With --no-lead a replica only works. It holds the login of TENURE_WORKER_DATABASE_URL and refuses to start
     with any other; it serves /healthz, /readyz and /metrics and needs no token.
@@ -124,8 +125,9 @@ def _announce(settings: Settings, registered: ExitStack, show: bool, port: int) 
     try:
         registered.callback(register(settings.state_dir, url))
         if show:
-            output.say(f"  console   {LoginCodes(settings.state_dir).link(url)}")
-            output.say(LINK_NOTE)
+            way, note = LoginCodes(settings.state_dir).way_in(url, sys.stdout)
+            output.say(f"  console   {way}")
+            output.say(f"            {note}")
     except (OSError, TenureError) as error:
         logger("up").warning("`tenure open` cannot find this replica", reason=str(error))
 

@@ -59,8 +59,10 @@ def settings(root: Path) -> dict[str, str]:
 
 
 @contextmanager
-def up(root: Path) -> Iterator[Up]:
+def up(root: Path, mode: int = 0o600) -> Iterator[Up]:
+    """`mode`: who may read its output."""
     with (root / "output").open("wb") as output:
+        os.fchmod(output.fileno(), mode)
         process = subprocess.Popen(
             [*TENURE, "up", "--replicas", "2", "--sample", "--port", "0"],
             env=settings(root),
@@ -130,8 +132,9 @@ async def test_one_command_prints_a_link_that_works_and_other_users_get_nothing(
     assert "no `tenure up` of this user" in ended.stderr
     assert "start one with `tenure up`" in ended.stderr
     (root / "state" / "artifacts").chmod(0o755)
-    with up(root) as second:
-        await second.console()
+    with up(root, mode=0o644) as second:
+        await eventually(lambda: "tenure open" in second.output(), timeout=90, what="the way in")
+        assert "login?code" not in second.output(), "others may read it"
         assert second.token() == token, "kept over a restart"
         assert exposed(second.state).keys() <= {"postgres"}
 

@@ -163,6 +163,7 @@ async def replica(
     environment |= {name: value for name, value in settings.items() if value is not None}
     log = directory / f"replica-{port}.log"
     with log.open("wb") as sink:
+        os.fchmod(sink.fileno(), 0o600)  # a link that logs in is printed to nothing that others can read
         process: Process
         if variant is not None:
             process = await fork(variant, environment, directory, sink)
