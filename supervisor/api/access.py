@@ -14,7 +14,7 @@ database. The code of a link has 256 random bits, as a session has.
 
 import hmac
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -74,6 +74,14 @@ class Access:
         if given.bearer is not None:
             return await self.by_token(given.bearer, address)
         return None if given.session is None else await self.by_session(given.session, address)
+
+    def was_right(self, given: Given) -> bool:
+        """Whether it has proven something here, and not yet been seen to be over. Never for the shared token.
+
+        That one is guessed: nobody may see sooner than by the answer that a guess was right.
+        """
+        credential = given.bearer if given.bearer is not None else given.session
+        return credential is not None and digest_of(credential) in self._proven
 
     async def is_still_known(self, given: Given, address: str) -> bool:
         """Whether what let a request in still does. What was right does not wait for those who guess."""
@@ -140,13 +148,12 @@ class Access:
             now = self._clock.now()
             if (wrong_until := self._wrong.get(digest)) is not None and now < wrong_until:
                 return None
-            if digest in self._proven:
-                found = await find()
-            else:
-                async with self._turnstile.turn(address):
-                    # whoever has gone leaves the line, and never a query that is under way
-                    with anyio.CancelScope(shield=True):
-                        found = await find()
+            async with AsyncExitStack() as turn:
+                if digest not in self._proven:
+                    await turn.enter_async_context(self._turnstile.turn(address))
+                # whoever has gone leaves the line, and never a query that is under way: he may ask again
+                with anyio.CancelScope(shield=True):
+                    found = await find()
             if found is None:
                 self._right.drop(digest)
                 self._proven.drop(digest)

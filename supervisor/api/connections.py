@@ -7,10 +7,11 @@ opens connections and says nothing pushes out only its own kind, and probes are 
 
 The bound for each address works in the same way, among the connections of that address. It does not hold for
 loopback, where one address stands for every local user and proxy, nor for a trusted proxy, whose address
-stands for all of its clients.
+stands for all of its clients. Requests are counted by the client that such a proxy names.
 
-A request without a valid credential makes room for another request too, the oldest first: a login whose form
-never ends, or an answer that nobody reads, must not keep out those who may come in.
+A request without a valid credential makes room for another request too: a login whose form never ends, or an
+answer that nobody reads, must not keep out those who may come in. It is the oldest of the client that has the
+most requests, so that a stranger who asks for much pushes out his own.
 
 Time is given to who uses it: `head_seconds` for a whole head; after that each `window_seconds` must bring
 `bytes_per_second` of a body that is awaited, or take something of an answer that is complete. How long a
@@ -18,10 +19,10 @@ handler works or streams is not bounded.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from supervisor.api.limiter import network_of
 from supervisor.clock import Clock
@@ -51,6 +52,19 @@ class Bounds:
         """Return the usual bounds, or less: connections must leave half of the descriptors to the rest."""
         requests = max(1, min(REQUESTS, open_files * 4 // 9))
         return cls(requests=requests, requests_per_address=min(REQUESTS_PER_ADDRESS, requests))
+
+
+def spare(requests: int) -> int:
+    """How many more connections may be open than requests are begun."""
+    return max(1, requests // 8)
+
+
+class Client(NamedTuple):
+    """Who asks; a trusted proxy's word about it is taken."""
+
+    network: str
+    has_share: bool = True
+    """False: it stands for many."""
 
 
 class Phase(Enum):
@@ -91,8 +105,7 @@ class Places:
     """The connections of all, or of one address: by phase, in each the oldest first."""
 
     def __init__(self, requests: int) -> None:
-        self._requests = requests
-        self._connections = requests + max(1, requests // 8)
+        self._connections = requests + spare(requests)
         self._phases: dict[Phase, OrderedDict[Connection, float]] = {phase: OrderedDict() for phase in Phase}
 
     def enter(self, connection: Connection, phase: Phase, now: float) -> None:
@@ -113,12 +126,6 @@ class Places:
             return None
         return next(oldest for phase in Phase for oldest in self._phases[phase])
 
-    def has_all_requests(self) -> bool:
-        return len(self._phases[Phase.REQUEST]) >= self._requests
-
-    def oldest_unproven(self) -> Connection | None:
-        return next((one for one in self._phases[Phase.REQUEST] if one.is_unproven()), None)
-
     def since(self, phase: Phase, before: float) -> list[Connection]:
         """Return those in this phase since `before` or longer."""
         found = []
@@ -129,12 +136,47 @@ class Places:
         return found
 
 
+class Requests:
+    """The requests that are worked at, by the client, of each the oldest first."""
+
+    def __init__(self) -> None:
+        self._of_client: dict[str, OrderedDict[Connection, None]] = {}
+        self._client: dict[Connection, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._client)
+
+    def enter(self, connection: Connection, network: str) -> None:
+        self._client[connection] = network
+        self._of_client.setdefault(network, OrderedDict())[connection] = None
+
+    def leave(self, connection: Connection) -> None:
+        network = self._client.pop(connection, None)
+        if network is not None:
+            del self._of_client[network][connection]
+            if not self._of_client[network]:
+                del self._of_client[network]
+
+    def count(self, network: str) -> int:
+        return len(self._of_client.get(network, ()))
+
+    def oldest_unproven(self, network: str | None = None) -> Connection | None:
+        """Return the one that makes room: of this client, else of the client that has the most."""
+        those: Iterable[str] = self._of_client if network is None else (network,)
+        for client in sorted(those, key=self.count, reverse=True):
+            for connection in self._of_client[client]:
+                if connection.is_unproven():
+                    return connection
+        return None
+
+
 class Connections:
     def __init__(self, bounds: Bounds, clock: Clock | None = None) -> None:
         self.bounds = bounds
         self._clock = clock or Clock()
         self._all = Places(bounds.requests)
         self._of_address: dict[str, Places] = {}
+        self._requests = Requests()
         self._phase: dict[Connection, Phase] = {}
         self._dropped = self._refused = 0
         self._log_at = float("-inf")
@@ -146,7 +188,7 @@ class Connections:
                 self._drop(oldest)
         self._enter(connection, Phase.HEAD)
 
-    def begin(self, connection: Connection, *, brief: bool, tasks: int = 0) -> Refusal | None:
+    def begin(self, connection: Connection, client: Client, *, brief: bool, tasks: int = 0) -> Refusal | None:
         """Begin the request whose head is complete, or say why not.
 
         `tasks` is how many handlers run, those included whose client has gone.
@@ -154,8 +196,12 @@ class Connections:
         if connection not in self._phase:
             return Refusal.SERVER_FULL
         self._leave(connection)
-        refusal = None if brief else self._refusal(connection, tasks)
-        self._enter(connection, Phase.BRIEF if brief or refusal else Phase.REQUEST)
+        refusal = None if brief else self._refusal(client, tasks)
+        if brief or refusal:
+            self._enter(connection, Phase.BRIEF)
+        else:
+            self._enter(connection, Phase.REQUEST)
+            self._requests.enter(connection, client.network)
         if refusal is not None:
             self._refused += 1
             self._report()
@@ -182,21 +228,26 @@ class Connections:
             connection.time_out()
         for phase in (Phase.IDLE, Phase.BRIEF, Phase.REQUEST):
             for connection in self._all.since(phase, now - self.bounds.window_seconds):
-                self._leave(connection)
                 if connection.keeps_up():
-                    self._enter(connection, phase)
+                    for places in self._places_of(connection):
+                        places.leave(connection, phase)
+                        places.enter(connection, phase, now)
                 else:
+                    self._leave(connection)
                     connection.time_out()
 
-    def _refusal(self, connection: Connection, tasks: int) -> Refusal | None:
+    def _refusal(self, client: Client, tasks: int) -> Refusal | None:
         if tasks > 2 * self.bounds.requests:
             return Refusal.SERVER_FULL
-        for places in self._places_of(connection):
-            if not places.has_all_requests():
-                continue
-            unproven = places.oldest_unproven()
+        if client.has_share and self._requests.count(client.network) >= self.bounds.requests_per_address:
+            unproven = self._requests.oldest_unproven(client.network)
             if unproven is None:
-                return Refusal.SERVER_FULL if places is self._all else Refusal.ADDRESS_FULL
+                return Refusal.ADDRESS_FULL
+            self._drop(unproven)
+        if len(self._requests) >= self.bounds.requests:
+            unproven = self._requests.oldest_unproven()
+            if unproven is None:
+                return Refusal.SERVER_FULL
             self._drop(unproven)
         return None
 
@@ -215,6 +266,7 @@ class Connections:
 
     def _leave(self, connection: Connection) -> None:
         phase = self._phase.pop(connection)
+        self._requests.leave(connection)
         for places in self._places_of(connection):
             places.leave(connection, phase)
         if connection.group is not None and self._of_address[connection.group].is_empty():
@@ -233,6 +285,11 @@ class Connections:
             return
         _log.warning("connections full", dropped=self._dropped, refused=self._refused, open=self._all.count())
         self._log_at, self._dropped, self._refused = now, 0, 0
+
+
+def client_of(peer: str, forwarded_for: Iterable[str], proxies: TrustedProxies) -> Client:
+    address = proxies.client_of(peer, forwarded_for)
+    return Client(network_of(address), group_of(address, proxies) is not None)
 
 
 def group_of(peer: str, proxies: TrustedProxies) -> str | None:

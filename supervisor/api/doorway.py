@@ -46,6 +46,8 @@ class Doorway:
         await self._made()
 
     async def _made(self) -> ASGIApp:
+        if self._rest is not None:  # without the lock, which lets one task go on in a turn of the loop
+            return self._rest
         async with self._making:
             if self._rest is None:
                 self._rest = await run_sync(self._make)

@@ -118,6 +118,7 @@ class Gate:
             if changes:
                 _check_origin(headers)
             return receive
+        state["was_right"] = self._access.was_right(given)
         asking = await self._access.who(given, address)
         if asking is None:
             raise Refused(_ask_who(scope, headers, given))
@@ -195,9 +196,8 @@ def _asked(scope: Scope) -> str:
 
 def _check_head(scope: Scope, most: int) -> None:
     if _head_bytes(scope) > HEADER_BYTES:
-        raise Refused(
-            problem(431, "the request's head is too large", f"at most {HEADER_BYTES} bytes are read")
-        )
+        what, hint = "the request's head is too large", f"at most {HEADER_BYTES} bytes are read"
+        raise Refused(problem(431, what, hint, headers={"Connection": "close"}))
     length = Headers(scope=scope).get("content-length", "0")
     if not length.isascii() or not length.isdigit() or len(length) > LENGTH_DIGITS or int(length) > most:
         raise BodyTooLarge

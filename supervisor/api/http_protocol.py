@@ -14,7 +14,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from supervisor.api.connections import Connections, Phase, Refusal, group_of
+from supervisor.api.connections import Client, Connections, Phase, Refusal, client_of, group_of
 from supervisor.api.headers import secure
 from supervisor.api.probes import is_probe
 from supervisor.api.problem import Problem, problem
@@ -85,8 +85,9 @@ class BoundedProtocol(H11Protocol):
         )
 
     def is_unproven(self) -> bool:
-        principal = self.scope["state"].get("principal")  # set by the gate
-        return principal is None or not principal.role
+        state = self.scope["state"]  # what the gate has set
+        principal = state.get("principal")
+        return (principal is None or not principal.role) and not state.get("was_right", False)
 
     def keeps_up(self) -> bool:
         received, self._received = self._received, 0
@@ -120,10 +121,15 @@ class BoundedProtocol(H11Protocol):
             self._begun = begun
             self._received, self._unsent, self._excused = 0, 0, self.flow.read_paused
             brief = is_probe(self.scope["method"], self.scope["path"])
-            self._refusal = self._table.begin(self, brief=brief, tasks=len(self.tasks))
+            self._refusal = self._table.begin(self, self._asks(), brief=brief, tasks=len(self.tasks))
         elif self._begun is not None and self._begun.response_complete:
             between = self.conn.their_state is h11.IDLE and self.conn.has_data
             self._table.move(self, Phase.HEAD if between else Phase.IDLE)
+
+    def _asks(self) -> Client:
+        peer = self.client[0] if self.client else ""
+        lines = (value.decode("latin-1") for name, value in self.headers if name == b"x-forwarded-for")
+        return client_of(peer, lines, self._proxies)
 
     def _is_answering(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle

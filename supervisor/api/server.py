@@ -1,7 +1,7 @@
 """Listening: which addresses are allowed, and a server that lives inside our event loop.
 
 Few connections are accepted in one turn of the loop, so that what the earlier ones have sent is read before
-newer ones push them out; the others wait in the kernel.
+newer ones push them out, which takes some turns; the others wait in the kernel, in their order.
 
 The socket is bound before the server starts, so that a taken port is an error with advice and not a process
 that exits by itself. The server owns no signals; cancelling `serve` ends it, open requests get GRACE_SECONDS.
@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 import anyio
 import uvicorn
 
-from supervisor.api.connections import Bounds, Connections
+from supervisor.api.connections import Bounds, Connections, spare
 from supervisor.api.http_protocol import BoundedProtocol
 from supervisor.config import Settings
 from supervisor.descriptors import open_file_limit
@@ -26,7 +26,7 @@ from supervisor.errors import BadSettings, TenureError
 from supervisor.proxies import TrustedProxies
 
 GRACE_SECONDS: Final = 2
-ACCEPTED_AT_ONCE: Final = 64
+TURNS_TO_READ: Final = 8
 WAITING_IN_KERNEL: Final = 1024
 
 
@@ -100,9 +100,11 @@ async def serve(
 ) -> None:
     """Serve until cancelled; `ready` gets the port (also a chosen one, for 0) when requests are answered."""
     listener = bind(host, port)
-    connections = Connections(bounds or Bounds.within(open_file_limit()))
+    bounds = bounds or Bounds.within(open_file_limit())
+    connections = Connections(bounds)
     protocol = partial(BoundedProtocol, connections=connections, proxies=proxies or TrustedProxies())
-    server = _Server(_config(app, cast("type[BoundedProtocol]", protocol)))
+    accepted_at_once = max(1, spare(bounds.requests) // TURNS_TO_READ)
+    server = _Server(_config(app, cast("type[BoundedProtocol]", protocol), accepted_at_once))
 
     async def run() -> None:
         with anyio.CancelScope(shield=True):
@@ -115,14 +117,14 @@ async def serve(
             try:
                 while not server.started:
                     await anyio.sleep(0.01)
-                listener.listen(WAITING_IN_KERNEL)  # uvicorn has set it to ACCEPTED_AT_ONCE
+                listener.listen(WAITING_IN_KERNEL)  # uvicorn has set it to accepted_at_once
                 ready(listener.getsockname()[1])
                 await anyio.sleep_forever()
             finally:
                 server.should_exit = True
 
 
-def _config(app: Any, protocol: type[BoundedProtocol]) -> uvicorn.Config:
+def _config(app: Any, protocol: type[BoundedProtocol], accepted_at_once: int) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=protocol,
@@ -134,7 +136,7 @@ def _config(app: Any, protocol: type[BoundedProtocol]) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=ACCEPTED_AT_ONCE,
+        backlog=accepted_at_once,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )

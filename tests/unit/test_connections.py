@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from supervisor.api.connections import REQUESTS, Bounds, Connections, Phase, Refusal, group_of
+from supervisor.api.connections import REQUESTS, Bounds, Connections, Phase, Refusal, client_of, group_of
+from supervisor.api.connections import Client as Asking
 from supervisor.proxies import TrustedProxies
 from tests.support.fake_clock import FakeClock
 
@@ -17,6 +18,7 @@ OPEN_FROM_ONE = 2 + 1
 class Client:
     name: str
     group: str | None = None
+    asking: Asking = Asking("127.0.0.1", has_share=False)  # noqa: RUF009  it is immutable
     unproven: bool = False
     kept_up: bool = True
     end: str = ""
@@ -53,8 +55,12 @@ class Table:
 
     def request(self, name: str, **how: object) -> Client:
         client = self.open(name, **how)
-        assert self.connections.begin(client, brief=False) is None
+        assert self.begin(client) is None
         return client
+
+    def begin(self, client: Client, *, brief: bool = False, tasks: int = 0) -> Refusal | None:
+        asking = client.asking if client.group is None else Asking(client.group)
+        return self.connections.begin(client, asking, brief=brief, tasks=tasks)
 
     def gone(self) -> list[str]:
         return [client.name for client in self.clients if client.end]
@@ -63,7 +69,7 @@ class Table:
 def test_the_longest_without_a_head_makes_room_then_the_longest_idle_then_a_probe() -> None:
     table = Table()
     probe = table.open("probe")
-    table.connections.begin(probe, brief=True)
+    table.begin(probe, brief=True)
     for name in ("idle 1", "idle 2"):
         table.connections.move(table.request(name), Phase.IDLE)
     for name in ("silent 1", "silent 2"):
@@ -99,10 +105,10 @@ def test_requests_are_bounded_and_probes_are_not() -> None:
         table.request(f"working {number}")
     for _ in range(3 * BOUNDS.requests):
         late, probe = table.open("late"), table.open("probe")
-        assert table.connections.begin(probe, brief=True) is None
+        assert table.begin(probe, brief=True) is None
         assert late.end == "dropped", "there is one place beyond those of requests"
         late = table.open("late again")
-        assert table.connections.begin(late, brief=False) is Refusal.SERVER_FULL
+        assert table.begin(late) is Refusal.SERVER_FULL
     assert not any(client.end for client in table.clients if client.name.startswith("working"))
     table.connections.move(table.clients[0], Phase.IDLE)
     table.request("has the place that came free")
@@ -116,23 +122,55 @@ def test_a_request_that_has_proven_nothing_makes_room_for_another() -> None:
     table.request("second")
     assert table.gone() == ["2", "5"]
     late = table.open("third")
-    assert table.connections.begin(late, brief=False) is Refusal.SERVER_FULL
+    assert table.begin(late) is Refusal.SERVER_FULL
+
+
+def test_whoever_asks_most_makes_room_by_what_he_has_not_proven() -> None:
+    table, loud = Table(), Asking("203.0.113.77", has_share=False)
+    table.request("quiet", unproven=True, asking=Asking("198.51.100.5", has_share=False))
+    for number in range(BOUNDS.requests - 1):
+        table.request(f"loud {number}", unproven=number > 0, asking=loud)
+    for number in range(1, BOUNDS.requests - 1):
+        table.request(f"new {number}", asking=Asking("198.51.100.6", has_share=False))
+        assert table.gone() == [f"loud {one}" for one in range(1, number + 1)]
+    table.request("takes the last one")
+    assert table.gone()[0] == "quiet"
+
+
+def test_the_clients_of_a_trusted_proxy_have_a_share_each() -> None:
+    proxies = TrustedProxies.parse("10.0.0.0/8")
+    assert client_of("10.1.2.3", ["203.0.113.77"], proxies) == Asking("203.0.113.77")
+    assert client_of("192.0.2.1", ["203.0.113.77"], proxies) == Asking("192.0.2.1")
+    for many in (client_of("10.1.2.3", [], proxies), client_of("127.0.0.1", [], proxies)):
+        assert not many.has_share
+    table, one = Table(), Asking("203.0.113.77")
+    for number in range(BOUNDS.requests_per_address):
+        table.request(str(number), asking=one, unproven=number == 1)
+    table.request("takes the place of what proves nothing", asking=one)
+    assert table.gone() == ["1"]
+    assert table.begin(table.open("one more", asking=one)) is Refusal.ADDRESS_FULL
+    table.clock.pass_seconds(BOUNDS.window_seconds)
+    table.connections.end_overdue()
+    assert table.begin(table.open("later", asking=one)) is Refusal.ADDRESS_FULL, "a window changes nothing"
+    table.request("another", asking=Asking("198.51.100.5"))
+    table.connections.move(table.clients[0], Phase.IDLE)
+    table.request("has the place that came free", asking=one)
 
 
 def test_a_second_request_on_one_connection_counts_once() -> None:
     table = Table(Bounds(requests=1, requests_per_address=1))
     client = table.request("pipelining", unproven=True, group="192.0.2.1")
-    assert table.connections.begin(client, brief=False) is None
+    assert table.begin(client) is None
     assert table.gone() == []
 
 
 def test_handlers_whose_clients_have_gone_are_bounded_too() -> None:
     table = Table()
     client = table.open("late")
-    begin = table.connections.begin
-    assert begin(client, brief=False, tasks=2 * BOUNDS.requests + 1) is Refusal.SERVER_FULL
+    begin = table.begin
+    assert begin(client, tasks=2 * BOUNDS.requests + 1) is Refusal.SERVER_FULL
     assert begin(client, brief=True, tasks=2 * BOUNDS.requests + 1) is None
-    assert begin(client, brief=False, tasks=2 * BOUNDS.requests) is None
+    assert begin(client, tasks=2 * BOUNDS.requests) is None
 
 
 def test_an_address_has_a_bound_of_its_own_and_pushes_out_only_itself() -> None:
@@ -143,12 +181,12 @@ def test_an_address_has_a_bound_of_its_own_and_pushes_out_only_itself() -> None:
     assert [client.end for client in here] == ["dropped"] * (3 * OPEN_FROM_ONE) + [""] * OPEN_FROM_ONE
     assert not any(client.end for client in (other, *near))
     first, second, third = here[-OPEN_FROM_ONE:]
-    assert table.connections.begin(first, brief=False) is None
-    assert table.connections.begin(second, brief=False) is None
-    assert table.connections.begin(third, brief=False) is Refusal.ADDRESS_FULL
-    assert table.connections.begin(third, brief=True) is None, "a probe is answered"
-    assert table.connections.begin(other, brief=False) is None
-    assert not any(table.connections.begin(client, brief=False) for client in near)
+    assert table.begin(first) is None
+    assert table.begin(second) is None
+    assert table.begin(third) is Refusal.ADDRESS_FULL
+    assert table.begin(third, brief=True) is None, "a probe is answered"
+    assert table.begin(other) is None
+    assert not any(table.begin(client) for client in near)
     for client in table.clients:
         table.connections.close(client)
         table.connections.close(client)

@@ -10,6 +10,7 @@ import anyio
 
 from supervisor.api import serve
 from supervisor.api.connections import Bounds
+from supervisor.proxies import TrustedProxies
 from tests.support.slowness import patient
 
 
@@ -111,7 +112,9 @@ class Server:
 
 
 @asynccontextmanager
-async def served(app: Any, bounds: Bounds | None = None) -> AsyncIterator[Server]:
+async def served(
+    app: Any, bounds: Bounds | None = None, proxies: TrustedProxies | None = None
+) -> AsyncIterator[Server]:
     """Serve on a free port of loopback."""
     ready, servers = anyio.Event(), []
 
@@ -120,7 +123,7 @@ async def served(app: Any, bounds: Bounds | None = None) -> AsyncIterator[Server
         ready.set()
 
     async def run() -> None:
-        await serve(app, "127.0.0.1", 0, note, bounds=bounds)
+        await serve(app, "127.0.0.1", 0, note, bounds=bounds, proxies=proxies)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)

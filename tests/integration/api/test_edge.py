@@ -7,7 +7,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -23,7 +23,7 @@ from supervisor.config import Settings
 from supervisor.embedded import Urls
 from supervisor.logs import configure
 from supervisor.store import Store
-from tests.integration.api.edge_scene import Answer, Client, Server, head, served
+from tests.integration.api.edge_scene import Client, Server, head, served
 from tests.support.eventually import eventually
 from tests.support.fake_replica import FakeReplica
 
@@ -31,6 +31,7 @@ TOKEN = "the token of the environment"
 BEARER = f"Authorization: Bearer {TOKEN}"
 SHORT = Bounds(requests=4, requests_per_address=2, head_seconds=0.5, window_seconds=1.0)
 LONG = Bounds(requests=4, requests_per_address=2)
+WIDE = Bounds(requests=64, requests_per_address=16)
 HEADS = Bounds(head_seconds=0.5, window_seconds=1000)
 PROBES = ("/healthz", "/readyz", "/metrics")
 LOGIN = "Content-Type: application/x-www-form-urlencoded"
@@ -93,11 +94,12 @@ class Work:
 
 
 @asynccontextmanager
-async def edge(store: Store, bounds: Bounds) -> AsyncIterator[tuple[Server, Work]]:
-    replica, work = FakeReplica(store, Settings(api_token=TOKEN)), Work()
+async def edge(store: Store, bounds: Bounds, *, proxies: str = "") -> AsyncIterator[tuple[Server, Work]]:
+    replica, work = FakeReplica(store, Settings(api_token=TOKEN, trusted_proxies=proxies)), Work()
     app = create_app(replica)
     work.add_to(app)
-    async with served(Doorway(replica, lambda: app), bounds) as server:
+    trusted = replica.settings.proxies
+    async with served(Doorway(replica, lambda: app), bounds, trusted) as server:
         try:
             yield server, work
         finally:
@@ -207,6 +209,14 @@ async def test_no_deadline_ends_what_is_streamed_or_worked_at(store: Store) -> N
         assert (await worker.answer()).body == b'"done"'
 
 
+async def test_nothing_after_too_large_a_head_is_answered(store: Store) -> None:
+    async with edge(store, LONG) as (server, _):
+        client = await server.connect()
+        await client.say(head("/status", BEARER, f"X-Long: {'x' * 20_000}"), head("/healthz"))
+        assert (await client.answer()).status == 431
+        assert await client.rest() == b""
+
+
 async def test_a_full_server_refuses_work_and_answers_probes(store: Store) -> None:
     async with edge(store, LONG) as (server, work):
         workers = [await busy(server, work) for _ in range(LONG.requests)]
@@ -263,7 +273,8 @@ async def test_whoever_guesses_and_goes_leaves_no_place_taken(store: Store) -> N
 
 async def test_an_address_has_its_share_and_no_more(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The addresses of loopback stand for those of strangers."""
-    monkeypatch.setattr("supervisor.api.http_protocol.group_of", lambda peer, proxies: peer)
+    for user in ("http_protocol", "connections"):
+        monkeypatch.setattr(f"supervisor.api.{user}.group_of", lambda peer, proxies: peer)
     async with edge(store, LONG) as (server, work):
         workers = [await busy(server, work, "127.0.0.2") for _ in range(LONG.requests_per_address)]
         refused = await server.ask("/status", BEARER, source="127.0.0.2")
@@ -386,8 +397,26 @@ async def test_what_a_library_logs_is_a_line_of_ours(
 
 
 async def test_what_comes_at_once_is_taken(store: Store) -> None:
-    """More than are accepted in one turn of the loop, and more than may be open."""
-    async with edge(store, LONG) as (server, _):
-        answers = await asyncio.gather(*(server.ask("/healthz") for _ in range(300)), return_exceptions=True)
-        assert any(isinstance(answer, Answer) and answer.status == 200 for answer in answers)
-        assert (await server.ask("/healthz")).status == 200
+    """More than one turn of the loop accepts, and more than may be open: the others wait."""
+    async with edge(store, WIDE) as (server, _):
+        answers = await asyncio.gather(*(server.ask("/healthz") for _ in range(300)))
+        assert {answer.status for answer in answers} == {200}
+
+
+async def test_a_stranger_behind_a_proxy_floods_with_guesses_and_keeps_nobody_out(store: Store) -> None:
+    """More at once than there are requests, without a rest."""
+    stranger, holder = "X-Forwarded-For: 203.0.113.77", "X-Forwarded-For: 198.51.100.5"
+
+    async def guess(server: Server, number: int) -> None:
+        while True:
+            with suppress(AssertionError, OSError):
+                await server.ask("/status", f"Authorization: Bearer guess {number}", stranger)
+
+    async with edge(store, WIDE, proxies="127.0.0.1") as (server, _), anyio.create_task_group() as tasks:
+        for number in range(4 * WIDE.requests):
+            tasks.start_soon(guess, server, number)
+        for _ in range(20):
+            assert (await server.ask("/status", BEARER, holder)).status == 200
+            for path in PROBES:
+                assert (await server.ask(path)).status == 200
+        tasks.cancel_scope.cancel()
