@@ -35,6 +35,8 @@ SETTINGS = {
     "wal_level": "replica",
     "max_connections": "200",
     "shared_buffers": "128MB",
+    # in files of its data: what lies under a name in /dev/shm, every program of its user can change
+    "dynamic_shared_memory_type": "mmap",
     "max_wal_size": "1GB",
     "timezone": "UTC",
     "log_timezone": "UTC",

@@ -104,9 +104,11 @@ def confinement(settings: Settings) -> Confinement:
 
 
 def _programs() -> list[Path]:
-    """Return the places that the next replica's code comes from, where this user may change them."""
+    """Return the places that replicas take code and programs from, where this user may change them."""
     packages = [Path(__file__).parents[1] / name for name in ("supervisor", "actors", "schemas")]
     places = [Path(sys.prefix), Path(sys.base_prefix), *packages, *map(Path, filter(None, sys.path))]
+    # with the start file of tenure, and git, svn and the like
+    places += [Path(place) for place in os.get_exec_path() if place.startswith("/")]
     if site.ENABLE_USER_SITE:
         places.append(Path(site.getusersitepackages()))
     return [place for place in places if not place.exists() or os.access(place, os.W_OK)]

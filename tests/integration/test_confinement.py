@@ -89,13 +89,16 @@ async def test_a_command_gets_at_nothing_of_its_replica() -> None:
         "SOMETHING": "canary",
     }
     up = (sys.executable, "-c", KEYED, *UP) if AS_ROOT else UP
-    with parent(
-        root, up, TENURE_COMMAND_ENV="PATH,HOME,SOMETHING_ELSE", **canary, **timings(stretch())
-    ) as fleet:
+    on_path = root / "bin"  # as ~/.local/bin, with the `tenure` of pipx and all that a replica starts
+    on_path.mkdir()
+    told = {"TENURE_COMMAND_ENV": "PATH,HOME,SOMETHING_ELSE", "PATH": f"{on_path}:{os.environ['PATH']}"}
+    with parent(root, up, **told, **canary, **timings(stretch())) as fleet:
         await fleet.announced()
         urls = read_urls(root / "state")
         assert urls
-        argv = [python, "-I", "-c", INTRUDER, str(root / "state"), str(fleet.process.pid), *PROGRAMS]
+        memory = await value(urls.control, "SELECT current_setting('dynamic_shared_memory_type')")
+        assert memory == "mmap", "what has a name in /dev/shm, every program of its user can write to"
+        argv = [python, "-I", "-c", INTRUDER, str(root / "state"), str(fleet.process.pid), *PROGRAMS, str(on_path)]
         state, said = await outcome_of(urls, "intruder", {"argv": argv})
         assert state == "SUCCEEDED", said
         found = json.loads(said)
