@@ -20,7 +20,14 @@ from typing import Any, Self
 from supervisor.cluster import LOOPBACK, Cluster
 from supervisor.embedded_home import binaries, choose_home
 from supervisor.errors import TenureError
-from supervisor.state_dir import UnusableDirectory, make_state_dir, refuse_shared
+from supervisor.own_file import NotOurs, careful_handle, new_file, new_handle, own_handle, read_own
+from supervisor.state_dir import (
+    UnusableDirectory,
+    UnusableEntry,
+    close_state_dir,
+    make_state_dir,
+    refuse_shared,
+)
 
 DATABASE = "tenure"
 USERS = {
@@ -94,8 +101,12 @@ class EmbeddedPostgres:
         try:
             make_state_dir(self._state)
             refuse_shared(self._state)
+            close_state_dir(self._state)
             self._take_lock()
             return self._start()
+        except NotOurs as error:
+            self._locks.close()
+            raise UnusableEntry(path=error.filename, what=error.strerror) from error
         except OSError as error:
             self._locks.close()
             raise UnusableDirectory(
@@ -118,10 +129,12 @@ class EmbeddedPostgres:
         """
         if self._log.exists() and self._log.stat().st_size > LOG_BYTES:
             draft = self._log.with_suffix(".log.new")
-            draft.touch(mode=0o600)
-            shutil.copyfile(self._log, draft)
-            draft.replace(self._log.with_suffix(".log.1"))
-            os.truncate(self._log, 0)
+            draft.unlink(missing_ok=True)
+            log = os.fdopen(careful_handle(self._log, os.O_RDWR), "r+b")
+            with log, os.fdopen(new_handle(draft), "wb") as copy:
+                shutil.copyfileobj(log, copy)
+                draft.replace(self._log.with_suffix(".log.1"))
+                log.truncate(0)
 
     @property
     def running(self) -> bool:
@@ -163,7 +176,8 @@ class EmbeddedPostgres:
         return Urls.build(facts["passwords"], port)
 
     def _take_lock(self) -> None:
-        file = self._locks.enter_context((self._state / "lock").open("a+"))
+        handle = own_handle(self._state / "lock", os.O_RDWR | os.O_CREAT)
+        file = self._locks.enter_context(os.fdopen(handle, "r+"))
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -184,6 +198,8 @@ def read_urls(state_dir: Path) -> Urls | None:
     """The addresses of this directory's embedded server, or None where none was made or none is running."""
     try:
         facts = _read_facts(state_dir)
+    except NotOurs as error:
+        raise UnusableEntry(path=error.filename, what=error.strerror) from error
     except PermissionError as error:
         raise UnusableDirectory(path=state_dir, what="it belongs to another user") from error
     if facts is None:
@@ -200,10 +216,16 @@ def _facts_path(state: Path) -> Path:
 
 
 def _read_facts(state: Path) -> dict[str, Any] | None:
+    path = _facts_path(state)
     try:
-        facts: dict[str, Any] = json.loads(_facts_path(state).read_text())
+        # root may look at another user's directory, where that user's file is the right one
+        facts: Any = json.loads(read_own(path, state.stat().st_uid))
     except FileNotFoundError:
         return None
+    except ValueError:
+        facts = None
+    if not isinstance(facts, dict) or not {"port", "passwords"} <= facts.keys():
+        raise UnusableEntry(path=path, what="it is not what `tenure up` writes")
     return facts
 
 
@@ -212,8 +234,7 @@ def _write_facts(state: Path, facts: dict[str, Any]) -> None:
     path = _facts_path(state)
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
-    draft.touch(mode=0o600)
-    with draft.open("w") as file:
+    with new_file(draft) as file:
         json.dump(facts, file)
         file.flush()
         os.fsync(file.fileno())
