@@ -47,7 +47,10 @@ SETTINGS = {
 class WrongMajor(TenureError):
     """{data} belongs to PostgreSQL {found}, and the server here is PostgreSQL {ours}"""
 
-    hint = "go on with the release that made it, or dump it there and move {data} away to begin anew"
+    hint = (
+        "go on with the release that made it, or dump it there and move {data} and `embedded.json` away to"
+        " begin anew"
+    )
 
 
 class ServerFailed(TenureError):

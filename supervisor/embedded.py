@@ -54,6 +54,12 @@ class LostPasswords(TenureError):
     hint = "restore the file, or move {data} away to begin anew"
 
 
+class LostData(TenureError):
+    """{data} is missing, and {path} says that there was a database"""
+
+    hint = "bring {data} back, or move {path} away to begin anew"
+
+
 class PortLost(TenureError):
     """the embedded PostgreSQL ended, and another process took its port {port}"""
 
@@ -162,17 +168,27 @@ class EmbeddedPostgres:
         self.bound_log()
         cluster = Cluster(home / "data", binaries=binaries(home, account), log=self._log, account=account)
         facts = _read_facts(self._state)
+        owner = None if account is None else account.uid
         if not cluster.exists:
+            if facts is not None and facts["port"]:
+                raise LostData(data=cluster.data, path=_facts_path(self._state))
             # Written first: passwords without a database do no harm, a database without passwords is lost.
-            facts = {"port": 0, "passwords": new_passwords()}
+            facts = {"port": 0, "passwords": new_passwords(), "account": owner}
             _write_facts(self._state, facts)
             cluster.create(USERS["admin"], facts["passwords"]["admin"])
         if facts is None:
             raise LostPasswords(path=_facts_path(self._state), data=cluster.data)
+        made_for = facts.get("account")
+        if None not in (owner, made_for) and owner != made_for:
+            raise UnusableEntry(
+                path=cluster.data,
+                what=f"uid {owner} owns it, and it was made for uid {made_for} (`account` in embedded.json)",
+            )
         port = cluster.start(facts["port"])
         self._cluster = cluster
-        if port != facts["port"]:
-            _write_facts(self._state, {**facts, "port": port})
+        found = {**facts, "port": port, "account": owner}
+        if found != facts:
+            _write_facts(self._state, found)
         return Urls.build(facts["passwords"], port)
 
     def _take_lock(self) -> None:

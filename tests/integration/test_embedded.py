@@ -1,5 +1,6 @@
 """The embedded server: one parent, adopted when left over, refused when it is not ours or not our version."""
 
+import json
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ import pytest
 
 from supervisor import embedded_home
 from supervisor.cluster import ServerFailed, WrongMajor
-from supervisor.embedded import AlreadyRunning, EmbeddedPostgres, LostPasswords, read_urls
+from supervisor.embedded import AlreadyRunning, EmbeddedPostgres, LostData, LostPasswords, read_urls
 from supervisor.errors import TenureError
 from supervisor.state_dir import UnusableDirectory, UnusableEntry
 from supervisor.tether import tethered
@@ -329,6 +330,20 @@ def test_a_link_in_the_state_directory_is_refused_and_not_followed(open_dir: Pat
     assert victim.read_text() == "kept"
 
 
+def test_data_that_went_away_are_missed(state: Path) -> None:
+    """A new and empty database took their place, without a word."""
+    data = state / "postgres" / "data"
+    facts = (state / "embedded.json").read_text()
+    data.rename(state.parent / "moved")
+    with pytest.raises(LostData, match=str(data)) as refused:
+        EmbeddedPostgres(state).start()
+    assert "bring" in refused.value.advice
+    assert (state / "embedded.json").read_text() == facts
+    (state.parent / "moved").rename(data)
+    with EmbeddedPostgres(state):
+        assert read_urls(state)
+
+
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"\xff"])
 def test_passwords_that_are_none_of_ours_are_named(state: Path, text: bytes) -> None:
     (state / "embedded.json").write_bytes(text)
@@ -344,6 +359,21 @@ def test_a_link_to_passwords_is_refused(state: Path) -> None:
     for use in (EmbeddedPostgres(state).start, partial(read_urls, state)):
         with pytest.raises(UnusableEntry, match="symbolic link"):
             use()
+
+
+@needs_root
+def test_data_of_another_account_than_they_were_made_for_are_refused(state: Path) -> None:
+    """Where commands run as `nobody` it could put its own data where those of `postgres` were."""
+    data, facts = state / "postgres" / "data", json.loads((state / "embedded.json").read_text())
+    assert facts["account"] == data.stat().st_uid
+    (state / "embedded.json").write_text(json.dumps({**facts, "account": facts["account"] + 1}))
+    with pytest.raises(UnusableEntry, match="made for uid"):
+        EmbeddedPostgres(state).start()
+    del facts["account"]
+    (state / "embedded.json").write_text(json.dumps(facts))
+    with EmbeddedPostgres(state):
+        now = json.loads((state / "embedded.json").read_text())
+    assert now["account"] == data.stat().st_uid, "one from before is remembered"
 
 
 @needs_root
