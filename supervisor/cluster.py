@@ -18,9 +18,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from supervisor.errors import TenureError
+from supervisor.own_file import careful_handle, new_file
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 300  # crash recovery may have much to replay
@@ -48,7 +49,10 @@ SETTINGS = {
 class WrongMajor(TenureError):
     """{data} belongs to PostgreSQL {found}, and the server here is PostgreSQL {ours}"""
 
-    hint = "go on with the release that made it, or dump it there and move {data} away to begin anew"
+    hint = (
+        "go on with the release that made it, or dump it there and move {data} and `embedded.json` away to"
+        " begin anew"
+    )
 
 
 class ServerFailed(TenureError):
@@ -64,7 +68,7 @@ class Account:
     uid: int
     gid: int
 
-    def own(self, path: Path) -> None:
+    def own(self, path: Path | int) -> None:
         os.chown(path, self.uid, self.gid)
 
 
@@ -97,8 +101,8 @@ class Cluster:
         half_made.mkdir(mode=0o700)
         secret = half_made.with_name(f"{half_made.name}.password")
         secret.unlink(missing_ok=True)
-        secret.touch(mode=0o600)
-        secret.write_text(password)
+        with new_file(secret) as file:
+            file.write(password)
         if self._account:
             self._account.own(half_made)
             self._account.own(secret)
@@ -172,8 +176,7 @@ class Cluster:
         # server. Whether a backend is still on the data it finds out by other means, from shared memory.
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         self._write_settings()
-        self._log.touch(mode=0o600)
-        with self._log.open("ab") as log:
+        with _appended(self._log) as log:
             self._child = subprocess.Popen(
                 [self._tool("postgres"), "-D", self.data],
                 cwd="/",
@@ -212,11 +215,12 @@ class Cluster:
         lines = [
             f"{name} = '{value}'\n" for name, value in {**self._settings, "port": str(self.port)}.items()
         ]
-        path.write_text(
-            "# Written at every start; use ALTER SYSTEM for changes that stay.\n" + "".join(lines)
-        )
-        if self._account:
-            self._account.own(path)
+        # The server's account owns the directory, and could have put a link there: the file is a new one.
+        path.unlink(missing_ok=True)
+        with new_file(path) as file:
+            file.write("# Written at every start; use ALTER SYSTEM for changes that stay.\n" + "".join(lines))
+            if self._account:
+                self._account.own(file.fileno())
 
     def _refuse_other_major(self) -> None:
         found, ours = (self.data / "PG_VERSION").read_text().strip(), str(self._major())
@@ -259,9 +263,8 @@ class Cluster:
         except OSError as error:
             raise ServerFailed(step=step, tail=str(error), log=self._log) from error
         if done.returncode != 0:
-            self._log.touch(mode=0o600)
-            with self._log.open("a") as log:
-                log.write(done.stdout + done.stderr)
+            with _appended(self._log) as log:
+                log.write((done.stdout + done.stderr).encode())
             raise ServerFailed(step=step, tail=_tail(self._log), log=self._log)
         return done.stdout
 
@@ -294,10 +297,14 @@ def _alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
+def _appended(log: Path) -> IO[bytes]:
+    return os.fdopen(careful_handle(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
+
+
 def _tail(log: Path, lines: int = 8) -> str:
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - 8192))
+        with os.fdopen(careful_handle(log), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 8192))
             return "\n  ".join(["", *file.read().decode(errors="replace").splitlines()[-lines:]])
     except FileNotFoundError:
         return "no log"

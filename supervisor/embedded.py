@@ -20,7 +20,14 @@ from typing import Any, Self
 from supervisor.cluster import LOOPBACK, Cluster
 from supervisor.embedded_home import binaries, choose_home
 from supervisor.errors import TenureError
-from supervisor.state_dir import UnusableDirectory, make_state_dir, refuse_shared
+from supervisor.own_file import NotOurs, careful_handle, new_file, new_handle, own_handle, read_own
+from supervisor.state_dir import (
+    UnusableDirectory,
+    UnusableEntry,
+    close_state_dir,
+    make_state_dir,
+    refuse_shared,
+)
 
 DATABASE = "tenure"
 USERS = {
@@ -45,6 +52,12 @@ class LostPasswords(TenureError):
     """{path} is missing, and without it the passwords of the database in {data} are unknown"""
 
     hint = "restore the file, or move {data} away to begin anew"
+
+
+class LostData(TenureError):
+    """{data} is missing, and {path} says that there was a database"""
+
+    hint = "bring {data} back, or move {path} away to begin anew"
 
 
 class PortLost(TenureError):
@@ -94,8 +107,12 @@ class EmbeddedPostgres:
         try:
             make_state_dir(self._state)
             refuse_shared(self._state)
+            close_state_dir(self._state)
             self._take_lock()
             return self._start()
+        except NotOurs as error:
+            self._locks.close()
+            raise UnusableEntry(path=error.filename, what=error.strerror) from error
         except OSError as error:
             self._locks.close()
             raise UnusableDirectory(
@@ -118,10 +135,12 @@ class EmbeddedPostgres:
         """
         if self._log.exists() and self._log.stat().st_size > LOG_BYTES:
             draft = self._log.with_suffix(".log.new")
-            draft.touch(mode=0o600)
-            shutil.copyfile(self._log, draft)
-            draft.replace(self._log.with_suffix(".log.1"))
-            os.truncate(self._log, 0)
+            draft.unlink(missing_ok=True)
+            log = os.fdopen(careful_handle(self._log, os.O_RDWR), "r+b")
+            with log, os.fdopen(new_handle(draft), "wb") as copy:
+                shutil.copyfileobj(log, copy)
+                draft.replace(self._log.with_suffix(".log.1"))
+                log.truncate(0)
 
     @property
     def running(self) -> bool:
@@ -149,21 +168,32 @@ class EmbeddedPostgres:
         self.bound_log()
         cluster = Cluster(home / "data", binaries=binaries(home, account), log=self._log, account=account)
         facts = _read_facts(self._state)
+        owner = None if account is None else account.uid
         if not cluster.exists:
+            if facts is not None and facts["port"]:
+                raise LostData(data=cluster.data, path=_facts_path(self._state))
             # Written first: passwords without a database do no harm, a database without passwords is lost.
-            facts = {"port": 0, "passwords": new_passwords()}
+            facts = {"port": 0, "passwords": new_passwords(), "account": owner}
             _write_facts(self._state, facts)
             cluster.create(USERS["admin"], facts["passwords"]["admin"])
         if facts is None:
             raise LostPasswords(path=_facts_path(self._state), data=cluster.data)
+        made_for = facts.get("account")
+        if None not in (owner, made_for) and owner != made_for:
+            raise UnusableEntry(
+                path=cluster.data,
+                what=f"uid {owner} owns it, and it was made for uid {made_for} (`account` in embedded.json)",
+            )
         port = cluster.start(facts["port"])
         self._cluster = cluster
-        if port != facts["port"]:
-            _write_facts(self._state, {**facts, "port": port})
+        found = {**facts, "port": port, "account": owner}
+        if found != facts:
+            _write_facts(self._state, found)
         return Urls.build(facts["passwords"], port)
 
     def _take_lock(self) -> None:
-        file = self._locks.enter_context((self._state / "lock").open("a+"))
+        handle = own_handle(self._state / "lock", os.O_RDWR | os.O_CREAT)
+        file = self._locks.enter_context(os.fdopen(handle, "r+"))
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -184,6 +214,8 @@ def read_urls(state_dir: Path) -> Urls | None:
     """The addresses of this directory's embedded server, or None where none was made or none is running."""
     try:
         facts = _read_facts(state_dir)
+    except NotOurs as error:
+        raise UnusableEntry(path=error.filename, what=error.strerror) from error
     except PermissionError as error:
         raise UnusableDirectory(path=state_dir, what="it belongs to another user") from error
     if facts is None:
@@ -200,10 +232,16 @@ def _facts_path(state: Path) -> Path:
 
 
 def _read_facts(state: Path) -> dict[str, Any] | None:
+    path = _facts_path(state)
     try:
-        facts: dict[str, Any] = json.loads(_facts_path(state).read_text())
+        # root may look at another user's directory, where that user's file is the right one
+        facts: Any = json.loads(read_own(path, state.stat().st_uid))
     except FileNotFoundError:
         return None
+    except ValueError:
+        facts = None
+    if not isinstance(facts, dict) or not {"port", "passwords"} <= facts.keys():
+        raise UnusableEntry(path=path, what="it is not what `tenure up` writes")
     return facts
 
 
@@ -212,8 +250,7 @@ def _write_facts(state: Path, facts: dict[str, Any]) -> None:
     path = _facts_path(state)
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
-    draft.touch(mode=0o600)
-    with draft.open("w") as file:
+    with new_file(draft) as file:
         json.dump(facts, file)
         file.flush()
         os.fsync(file.fileno())

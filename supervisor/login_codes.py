@@ -6,7 +6,6 @@ No database is asked.
 """
 
 import hashlib
-import os
 import re
 import secrets
 import stat
@@ -16,6 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import Final, TextIO
 
+from supervisor.own_file import complaint_of, new_file
 from supervisor.state_dir import is_private, private_dir
 
 LIFETIME_SECONDS: Final = 900
@@ -54,7 +54,7 @@ class LoginCodes:
             return False
         path = self._directory / _name(code)
         try:
-            is_fresh = _is_fresh(path)
+            is_fresh = _is_fresh(path) and complaint_of(path.lstat()) is None
             path.unlink()
         except FileNotFoundError:
             return False
@@ -94,6 +94,5 @@ def _is_fresh(path: Path) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(path, new, 0o600), "w") as file:
+    with new_file(path) as file:
         file.write(text)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from supervisor.own_file import NotOurs, new_file, own_handle
 from supervisor.state_dir import is_private, make_state_dir, private_dir
 
 DIRECTORY: Final = "serving"
@@ -32,7 +33,7 @@ def register(state: Path, url: str) -> Callable[[], None]:
     directory = private_dir(state / DIRECTORY)
     name = f"{os.getpid()}-{secrets.token_hex(4)}"
     draft = directory / f".{name}"
-    file = draft.open("w")
+    file = new_file(draft)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(url)
@@ -54,8 +55,8 @@ def addresses(state: Path) -> list[str]:
 
 
 def _read(path: Path) -> str:
-    """Return the address of one that lives, else nothing."""
-    with suppress(FileNotFoundError), path.open() as file:
+    """Return the address of one that lives, else nothing; nor what is no file of ours."""
+    with suppress(FileNotFoundError, NotOurs), os.fdopen(own_handle(path)) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

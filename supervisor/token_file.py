@@ -14,11 +14,9 @@ from typing import Final
 
 from supervisor.config import API_TOKEN_LENGTH
 from supervisor.errors import TenureError
+from supervisor.own_file import careful_handle, new_file
 
 NAME: Final = "token"
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: a pipe that somebody put there must not hold us
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class UnusableToken(TenureError):
@@ -38,7 +36,7 @@ def load_token(state: Path) -> str:
 def _make(path: Path) -> None:
     draft = path.with_name(f".{NAME}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(os.open(draft, _NEW, 0o600), "w") as file:
+        with new_file(draft) as file:
             file.write(f"{secrets.token_urlsafe(32)}\n")
             file.flush()
             os.fsync(file.fileno())
@@ -56,7 +54,7 @@ def _make(path: Path) -> None:
 
 def _read(path: Path) -> str:
     try:
-        handle = os.open(path, _READ)
+        handle = careful_handle(path)
     except OSError as error:
         what = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
         raise UnusableToken(path=path, what=what) from None
@@ -72,6 +70,7 @@ def _read(path: Path) -> str:
 
 
 def _complaint(found: os.stat_result) -> str | None:
+    """Of one that is just being made there are two names: see `_make`."""
     if not stat.S_ISREG(found.st_mode):
         return "it is no plain file"
     if found.st_uid != os.geteuid():

@@ -20,7 +20,7 @@ from supervisor.errors import BadInput, TenureError
 from supervisor.login_codes import LoginCodes
 from supervisor.logs import configure, logger
 from supervisor.serving import register, url_of
-from supervisor.state_dir import UnusableDirectory, close_state_dir, make_state_dir
+from supervisor.state_dir import UnusableDirectory, close_state_dir, is_open, make_state_dir
 from supervisor.store import Store
 from supervisor.token_file import load_token
 
@@ -97,16 +97,23 @@ def _with_token(settings: Settings) -> Settings:
     if token is None and is_loopback(settings.http_host):
         with _naming(settings.state_dir):
             make_state_dir(settings.state_dir)
+    _close(settings)  # first: nothing in it is believed that others may still exchange
+    if token is None and is_loopback(settings.http_host):
+        with _naming(settings.state_dir):
             token = SecretStr(load_token(settings.state_dir))
-    _close(settings)
     return settings.model_copy(update={"api_token": token})
 
 
 def _close(settings: Settings) -> None:
     """Close the state directory to other users, and name what they still reach."""
+    was_open = is_open(settings.state_dir)
     with _naming(settings.state_dir):
         for path in close_state_dir(settings.state_dir):
             logger("up").warning("other users may reach this", path=str(path))
+    if was_open:
+        logger("up").warning(
+            "other users could write here: look whether all of it is yours", path=str(settings.state_dir)
+        )
 
 
 @contextmanager

