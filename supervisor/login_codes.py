@@ -6,6 +6,7 @@ No database is asked.
 """
 
 import hashlib
+import os
 import re
 import secrets
 import stat
