@@ -98,7 +98,8 @@ async def test_a_command_gets_at_nothing_of_its_replica() -> None:
         assert urls
         memory = await value(urls.control, "SELECT current_setting('dynamic_shared_memory_type')")
         assert memory == "mmap", "what has a name in /dev/shm, every program of its user can write to"
-        argv = [python, "-I", "-c", INTRUDER, str(root / "state"), str(fleet.process.pid), *PROGRAMS, str(on_path)]
+        places = (str(root / "state"), str(fleet.process.pid), *PROGRAMS, str(on_path))
+        argv = [python, "-I", "-c", INTRUDER, *places]
         state, said = await outcome_of(urls, "intruder", {"argv": argv})
         assert state == "SUCCEEDED", said
         found = json.loads(said)
