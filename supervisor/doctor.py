@@ -5,7 +5,6 @@ weakness somebody should know of. Every check only reads. A server that is a sta
 ends the list early: the rest could not be asked.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from supervisor.config import Timings
 from supervisor.lease import Lease
 from supervisor.lease_grants import grant_faults
 from supervisor.store import Record, Store
+from supervisor.stored_json import readable
 
 Result = Literal["ok", "warn", "fail"]
 
@@ -82,7 +82,7 @@ async def examine(
 
 
 async def _examine_arguments(control: Store, task_types: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    known = [json.loads(row["task_type"]) for row in await control.rows("list_task_types")]
+    known = [readable(row["task_type"]) for row in await control.rows("list_task_types")]
     stale = [_title(one) for one in task_types if one not in known]
     fine = "the database has what the code declares"
     jobs = [row["name"] for row in await control.rows("list_jobs_with_callers_programs")]

@@ -239,6 +239,9 @@ BEGIN
         RAISE EXCEPTION 'the payload has % bytes, over the limit of 65536', octet_length(emit.payload::text)
             USING ERRCODE = 'TN022';
     END IF;
+    IF supervisor.number_fault(emit.payload) IS NOT NULL THEN
+        RAISE EXCEPTION 'the payload %', supervisor.number_fault(emit.payload) USING ERRCODE = 'TN022';
+    END IF;
     IF length(emit.dedupe_key) NOT BETWEEN 1 AND 200 THEN
         RAISE EXCEPTION 'a dedupe key has 1 to 200 characters' USING ERRCODE = 'TN022';
     END IF;

@@ -41,6 +41,7 @@ EXECUTE: dict[str, set[str]] = {
     "acting": NOBODY, "retry_due": NOBODY, "quiesced": NOBODY, "root_quiesced": NOBODY, "end_queued": NOBODY,
     "note_audit": NOBODY, "heard_at": NOBODY,
     "guard_run": NOBODY, "guard_new_run": NOBODY, "guard_epoch": NOBODY, "guard_definition": NOBODY,
+    "number_fault": NOBODY,
     "declaration_fault": NOBODY, "value_fault": NOBODY, "task_type_of": NOBODY, "marked_in_argv": NOBODY,
     "parameters_of": NOBODY, "describe_parameters": NOBODY, "argument_fault": NOBODY, "base_payload": NOBODY,
     "definition_fault": NOBODY, "own_payload_fault": NOBODY, "own_parameters_fault": NOBODY,
