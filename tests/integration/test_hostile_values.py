@@ -7,6 +7,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+import schemas
 from supervisor.embedded import Urls
 from tests.support.command_line import command_line
 from tests.support.replicas import Fleet, replicas
@@ -91,3 +92,84 @@ async def test_a_number_that_python_cannot_read_ends_its_run_and_no_replica(
             ("event", "list", "--json"),
         ):
             assert (await cli(*command)).code == 0, command
+
+
+BEAT = "SELECT FROM supervisor.beat('evil', gen_random_uuid(), 1, 0, '{}', $1::text::text[], $2, $3, false)"
+EVIL: list[tuple[str | None, int, float]] = [
+    ("{{a,b},{c,d}}", 1, 30.0),
+    ("{NULL,none}", 1, 30.0),
+    ("[2:3]={a,b}", 1, 30.0),
+    ('{"a b"}', 1, 30.0),
+    ('{""}', 1, 30.0),
+    ('{"<b>"}', 1, 30.0),
+    ("{" + "a" * 64 + "}", 1, 30.0),
+    ("{" + ",".join(f"d{number}" for number in range(65)) + "}", 1, 30.0),
+    (None, 1, 30.0),
+    ("{command}", -1, 30.0),
+    ("{command}", 2**31 - 1, 30.0),
+    ("{command}", 1, 0.0),
+    ("{command}", 1, 1e300),
+    ("{command}", 1, float("nan")),
+    ("{command}", 1, float("inf")),
+]
+
+
+@pytest.mark.slow
+async def test_no_beat_of_a_stranger_stops_the_leader_or_the_pages(
+    database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with replicas(database, tmp_path, count=1) as fleet:
+        leader = await fleet.leader()
+        answers = [await asked(database.worker, BEAT, *told) for told in EVIL]
+        await fleet.define("good", fleet.effects.command(0.1))
+        runs = await fleet.trigger("good", 3)
+        await fleet.until(lambda: fleet.succeeded(runs), within=20, what="the runs to succeed")
+        for path in ("/", "/workers", "/domains", "/metrics", "/api/v1/workers", "/status"):
+            answer = await leader.replica.get(path)
+            assert answer.status_code == 200, (path, answer.text[:2000])
+        cli = command_line(database, monkeypatch, tmp_path)
+        assert (await cli("worker", "list")).code == 0
+        assert answers == ["TN022"] * len(EVIL)
+
+
+async def test_a_worker_confirms_itself_for_a_time_that_ends(database: Urls) -> None:
+    sql = "SELECT supervisor.confirm_self('me', '{}', $1)"
+    answers = [await asked(database.worker, sql, seconds) for seconds in (1e12, float("nan"), -1.0, 30.0)]
+    assert answers == ["TN022", "TN022", "TN022", "taken"]
+
+
+async def test_the_table_takes_no_such_worker_by_any_other_way(database: Urls) -> None:
+    """The function of an older release, put back in the middle of a rollout."""
+    sql = """INSERT INTO supervisor.worker (worker_id, domains, slots, heartbeat_at, stop_bound_seconds, secret)
+             VALUES ('evil', $1::text::text[], $2, clock_timestamp(), $3, gen_random_uuid())"""
+    for told in EVIL:
+        assert (await asked(database.admin, sql, *told)).startswith("23"), told
+
+
+async def test_the_migration_corrects_the_workers_that_are_there(database: Urls) -> None:
+    """As if the release before had taken them: its table had no such constraints."""
+    migration = (Path(schemas.__file__).parent / "migrations/0028_plain_workers.sql").read_text()
+    sql = """INSERT INTO supervisor.worker (worker_id, domains, slots, heartbeat_at, stop_bound_seconds, secret)
+             VALUES ($1, $2::text::text[], $3, clock_timestamp(), $4, gen_random_uuid())"""
+    connection = await asyncpg.connect(database.admin)
+    try:
+        await connection.execute(
+            "ALTER TABLE supervisor.worker DROP CONSTRAINT worker_domains, DROP CONSTRAINT worker_slots,"
+            " DROP CONSTRAINT worker_stop_bound"
+        )
+        for number, (domains, slots, bound) in enumerate(EVIL):
+            if domains is not None and slots >= 0 and bound != 0:
+                await connection.execute(sql, f"w{number}", domains, slots, bound)
+        await connection.execute(sql, "good", "{command,scm}", 8, 30.0)
+        await connection.execute(migration)
+        rows = await connection.fetch("SELECT * FROM supervisor.worker ORDER BY worker_id")
+    finally:
+        await connection.close()
+    workers = {row["worker_id"]: (row["domains"], row["slots"], row["stop_bound_seconds"]) for row in rows}
+    assert workers["good"] == (["command", "scm"], 8, 30.0)
+    assert workers["w0"] == (["a", "b", "c", "d"], 1, 30.0)
+    assert workers["w1"] == (["none"], 1, 30.0)
+    assert workers["w5"] == ([], 1, 30.0)
+    assert len(workers["w7"][0]) == 64
+    assert workers["w10"] == (["command"], 10000, 30.0)
+    assert {workers[name][2] for name in ("w12", "w13", "w14")} == {3600.0}
