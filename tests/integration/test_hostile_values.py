@@ -21,6 +21,14 @@ FORGED = """
 """
 """As a row of a release that did not refuse it."""
 
+LATE = """
+    INSERT INTO supervisor.job_run (
+        id, root_id, job_definition_id, domain, action, payload, max_attempts, not_before)
+    SELECT n, n, d.id, d.domain, d.action, d.payload, 1, $1::text::timestamptz
+      FROM supervisor.job_definition d, nextval('supervisor.job_run_id') n
+     WHERE d.name = 'any' RETURNING id
+"""
+
 
 async def asked(url: str, sql: str, *arguments: object) -> str:
     """What came of it, in one word."""
@@ -95,6 +103,10 @@ async def test_a_number_that_python_cannot_read_ends_its_run_and_no_replica(
 
 
 BEAT = "SELECT FROM supervisor.beat('evil', gen_random_uuid(), 1, 0, '{}', $1::text::text[], $2, $3, false)"
+WORKER = """
+    INSERT INTO supervisor.worker (worker_id, domains, slots, heartbeat_at, stop_bound_seconds, secret)
+    VALUES ($1, $2::text::text[], $3, clock_timestamp(), $4, gen_random_uuid())
+"""
 EVIL: list[tuple[str | None, int, float]] = [
     ("{{a,b},{c,d}}", 1, 30.0),
     ("{NULL,none}", 1, 30.0),
@@ -140,17 +152,13 @@ async def test_a_worker_confirms_itself_for_a_time_that_ends(database: Urls) -> 
 
 async def test_the_table_takes_no_such_worker_by_any_other_way(database: Urls) -> None:
     """The function of an older release, put back in the middle of a rollout."""
-    sql = """INSERT INTO supervisor.worker (worker_id, domains, slots, heartbeat_at, stop_bound_seconds, secret)
-             VALUES ('evil', $1::text::text[], $2, clock_timestamp(), $3, gen_random_uuid())"""
     for told in EVIL:
-        assert (await asked(database.admin, sql, *told)).startswith("23"), told
+        assert (await asked(database.admin, WORKER, "evil", *told)).startswith("23"), told
 
 
 async def test_the_migration_corrects_the_workers_that_are_there(database: Urls) -> None:
     """As if the release before had taken them: its table had no such constraints."""
-    migration = (Path(schemas.__file__).parent / "migrations/0028_plain_workers.sql").read_text()
-    sql = """INSERT INTO supervisor.worker (worker_id, domains, slots, heartbeat_at, stop_bound_seconds, secret)
-             VALUES ($1, $2::text::text[], $3, clock_timestamp(), $4, gen_random_uuid())"""
+    migration = (Path(schemas.__file__).parent / "migrations/0028_plain_values.sql").read_text()
     connection = await asyncpg.connect(database.admin)
     try:
         await connection.execute(
@@ -159,17 +167,55 @@ async def test_the_migration_corrects_the_workers_that_are_there(database: Urls)
         )
         for number, (domains, slots, bound) in enumerate(EVIL):
             if domains is not None and slots >= 0 and bound != 0:
-                await connection.execute(sql, f"w{number}", domains, slots, bound)
-        await connection.execute(sql, "good", "{command,scm}", 8, 30.0)
+                await connection.execute(WORKER, f"w{number}", domains, slots, bound)
+        await connection.execute(WORKER, "good", "{command,scm}", 8, 30.0)
+        await connection.execute(
+            """SELECT FROM supervisor.save_job(
+                   'test', 'any', '{"domain": "command", "payload": {"argv": ["x"]}}', true)"""
+        )
+        for when in ("200000-01-01", "4713-01-01 BC", "2030-01-01 00:00+00"):
+            await connection.fetch(LATE, when)
         await connection.execute(migration)
+        due = await connection.fetch("SELECT not_before FROM supervisor.job_run ORDER BY id")
         rows = await connection.fetch("SELECT * FROM supervisor.worker ORDER BY worker_id")
     finally:
         await connection.close()
     workers = {row["worker_id"]: (row["domains"], row["slots"], row["stop_bound_seconds"]) for row in rows}
     assert workers["good"] == (["command", "scm"], 8, 30.0)
+    assert [row["not_before"].year for row in due] == [9999, 1, 2030]
     assert workers["w0"] == (["a", "b", "c", "d"], 1, 30.0)
     assert workers["w1"] == (["none"], 1, 30.0)
     assert workers["w5"] == ([], 1, 30.0)
     assert len(workers["w7"][0]) == 64
     assert workers["w10"] == (["command"], 10000, 30.0)
     assert {workers[name][2] for name in ("w12", "w13", "w14")} == {3600.0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["200000-01-01", "4713-01-01 BC"])
+async def test_a_time_that_no_calendar_has_takes_no_list_away(
+    database: Urls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """A run of an older release that nothing has corrected, and a row of a domain."""
+    async with replicas(database, tmp_path, count=1) as fleet:
+        leader = await fleet.leader()
+        await wants_anything(fleet)
+        sql = "SELECT FROM supervisor.enqueue('any', '{}', NULL, $1::text::timestamptz)"
+        answer = await asked(database.client, sql, when)
+        run = int(await fleet.value(LATE, when))
+        await fleet.rows("SELECT FROM dedup.add_library('test', 'l', 'l')")
+        await fleet.rows(
+            """INSERT INTO dedup.jobs (kind, library_id, payload, requested_by, created_at)
+               SELECT 'scan', id, '{}', 'test', $1::text::timestamptz FROM dedup.library_roots""",
+            when,
+        )
+        paths = ["/", "/runs", "/late", "/jobs/any", f"/runs/{run}", "/api/v1/runs"]
+        for path in (*paths, f"/api/v1/runs/{run}", "/api/v1/jobs"):
+            seen = await leader.replica.get(path)
+            assert seen.status_code == 200, (path, seen.text[:3000])
+        cli = command_line(database, monkeypatch, tmp_path)
+        for command in (("run", "list"), ("run", "show", str(run)), ("run", "why", str(run))):
+            told = await cli(*command)
+            assert told.code == 0, (command, told.err)
+        assert answer == "TN022"
+        assert leader.alive

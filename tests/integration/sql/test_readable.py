@@ -49,3 +49,23 @@ async def test_what_is_too_deep_to_look_into_is_refused_in_words(shop: World) ->
     client = await shop.hand("client")
     deep = '{"x": "' + "0" * 400 + '", "n": ' + "[" * 5000 + "]" * 5000 + "}"
     assert await refusal(client.sql(ONE, deep)) == "TN022"
+
+
+@pytest.mark.parametrize(
+    "when", ["200000-01-01", "10000-01-01", "4713-01-01 BC", "0001-01-01", "infinity", "-infinity"]
+)
+async def test_no_run_is_due_in_a_year_that_no_calendar_has(shop: World, when: str) -> None:
+    client = await shop.hand("client")
+    one = "SELECT * FROM supervisor.enqueue('any', '{}', NULL, $1::text::timestamptz)"
+    many = "SELECT * FROM supervisor.enqueue_many('any', ARRAY['{}']::jsonb[], NULL, $1::text::timestamptz)"
+    for call in (one, many):
+        assert await refusal(client.sql(call, when)) == "TN022"
+    later = "SELECT * FROM dedup.request_checkpoint('test', 'passive', '', $1::text::timestamptz)"
+    assert await refusal(shop.control.sql(later, when)) == "TN022"
+    assert await runs(shop) == 0
+
+
+@pytest.mark.parametrize("seconds", [1e12, 1e300, -1.0, 0.0, float("nan"), float("inf")])
+async def test_no_token_is_for_longer_than_any_calendar(shop: World, seconds: float) -> None:
+    sql = "SELECT * FROM supervisor.create_token('test', 'a', 'view', '$argon2id$x', $1)"
+    assert await refusal(shop.control.sql(sql, seconds)) == "TN022"

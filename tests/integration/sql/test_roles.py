@@ -39,7 +39,7 @@ EXECUTE: dict[str, set[str]] = {
     "emit": {"control", "client"},
     "make_run": NOBODY, "occupying": NOBODY, "locked_job": NOBODY, "time_key": NOBODY,
     "acting": NOBODY, "retry_due": NOBODY, "quiesced": NOBODY, "root_quiesced": NOBODY, "end_queued": NOBODY,
-    "note_audit": NOBODY, "heard_at": NOBODY,
+    "note_audit": NOBODY, "heard_at": NOBODY, "in_calendar": NOBODY,
     "guard_run": NOBODY, "guard_new_run": NOBODY, "guard_epoch": NOBODY, "guard_definition": NOBODY,
     "number_fault": NOBODY,
     "declaration_fault": NOBODY, "value_fault": NOBODY, "task_type_of": NOBODY, "marked_in_argv": NOBODY,

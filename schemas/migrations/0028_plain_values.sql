@@ -14,3 +14,9 @@ ALTER TABLE supervisor.worker
         AND cardinality(domains) <= 64),
     ADD CONSTRAINT worker_slots CHECK (slots <= 10000),
     ADD CONSTRAINT worker_stop_bound CHECK (stop_bound_seconds <= 3600);
+
+-- A run can be due in any year that Python's calendar has; until now in every year of PostgreSQL's, and a list with one of the
+-- others could not be read.
+UPDATE supervisor.job_run r SET
+    not_before = greatest('0001-01-02 00:00+00', least('9999-12-30 00:00+00', r.not_before))
+WHERE r.not_before NOT BETWEEN '0001-01-02 00:00+00' AND '9999-12-31 00:00+00';
