@@ -23,6 +23,7 @@ OLDEST, NEWEST = 15, 18
 # three pools of eight, four for leases, two for duties and two for upkeep; renewals, beats and LISTEN
 CONNECTIONS_PER_REPLICA: Final = 35
 CLOCK_SECONDS: Final = 30.0
+NOTIFICATIONS_SHARE: Final = 0.5
 
 # name, query, result when it finds something, what that means, what to do
 INVARIANTS: Final[Sequence[tuple[str, str, Result, str, str]]] = (
@@ -123,6 +124,7 @@ async def _examine_fleet(control: Store, server: Record, timings: Timings) -> li
         judge_leader(leader, len(heard), timings),
         judge_stop_bounds(heard, timings),
         judge_connections(server, len(heard)),
+        judge_notifications(server),
     ]
 
 
@@ -283,6 +285,18 @@ def judge_connections(server: Any, replicas: int) -> Finding:
     if needed > server["connections"]:
         return Finding("connections", "warn", found, "raise max_connections, or put a pooler in between")
     return Finding("connections", "ok", found)
+
+
+def judge_notifications(server: Any) -> Finding:
+    """Once the queue is full every NOTIFY fails, and with it every call that makes or ends a run."""
+    found = f"{server['notifications']:.0%} of the server's queue of notifications in use"
+    if server["notifications"] > NOTIFICATIONS_SHARE:
+        advice = (
+            "a session listens in a transaction that it holds open, and keeps the queue from being emptied:"
+            " end it; docs/security.md says how to find it"
+        )
+        return Finding("notifications", "warn", found, advice)
+    return Finding("notifications", "ok", found)
 
 
 def judge_partitions(partitions: Any) -> Finding:

@@ -8,6 +8,7 @@ SELECT current_setting('server_version_num')::integer AS version_num, current_se
     current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
         - coalesce(current_setting('reserved_connections', true), '0')::integer AS connections,
     (SELECT count(*) FROM pg_catalog.pg_stat_activity a WHERE a.datid IS NOT NULL) AS connected,
+    pg_notification_queue_usage() AS notifications,
     clock_timestamp() AS now
 
 -- name: read_identity
