@@ -11,7 +11,6 @@
 """
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -37,6 +36,7 @@ from supervisor.row_finisher import RowEnding, RowFinisher
 from supervisor.row_outcome import RowVerdict
 from supervisor.stoppable import Stoppable
 from supervisor.store import Record
+from supervisor.stored_json import UnreadableJson, decode
 from supervisor.wakeups import Wakeups
 
 BUSY_SECONDS: Final = 0.1
@@ -46,8 +46,6 @@ BATCH: Final = 250
 """Small enough that one batch is claimed and another finished while a third is worked on."""
 
 _log = logger("claim_loop")
-# `json.loads` looks for much that the database does not send
-_decode: Final = json.JSONDecoder().raw_decode
 
 
 class RowTools:
@@ -228,7 +226,11 @@ class ClaimLoop:
             self._holdings.ended(row)
 
     async def _handle(self, row: HeldRow) -> RowVerdict:
-        claim, tools = self._shape.claim(row), RowTools(row, self._kill, self._place, self._equipment)
+        tools = RowTools(row, self._kill, self._place, self._equipment)
+        try:
+            claim = self._shape.claim(row)
+        except UnreadableJson:
+            return row_outcome.UNREADABLE
         try:
             if self._lease.timeout_seconds is None:
                 return row_outcome.of_outcome(self._lease, await self._actor.handle(claim, tools))
@@ -308,6 +310,6 @@ class _Shape:
         for name in self._json:
             if isinstance(payload[name], str):
                 # json, other than jsonb, keeps the blanks before it
-                payload[name] = _decode(payload[name].lstrip())[0]
+                payload[name] = decode(payload[name].lstrip())
         key = row.key[0] if self._one_key else row.key
         return Claim(0, 0, row.attempt, 0, row.token, self._domain, None, payload, self._timeout, key)

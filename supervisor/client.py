@@ -31,6 +31,7 @@ from supervisor.clock import boottime
 from supervisor.errors import BadInput, NotFound, TenureError
 from supervisor.jobrun import TERMINAL
 from supervisor.store import Record, Store
+from supervisor.stored_json import decode
 
 POLL_SECONDS = 0.1
 POLL_MAX_SECONDS = 2.0
@@ -216,7 +217,7 @@ class Client:
             attempt=row["attempt"],
             state=row["state"],
             final=row["state"] in TERMINAL and not row["owed"],
-            result=json.loads(row["result"]) if row["result"] else None,
+            result=decode(row["result"]) if row["result"] else None,
             error_code=row["error_code"],
             error_message=row["error_message"],
         )

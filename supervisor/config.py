@@ -24,6 +24,8 @@ from supervisor.proxies import TrustedProxies
 CLOCK_RATE_ERROR = 1.02
 TOML_FILE = "tenure.toml"
 API_TOKEN_LENGTH = 16
+LONGEST_STOP_BOUND = 3600.0
+"""The database takes no longer one: after a failover its leader waits for the longest of all workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,10 @@ class Timings:
             (
                 self.stop_bound >= stop,
                 f"stop bound {self.stop_bound:g} must be at least {stop:g} (self-stop, kill, two heartbeats)",
+            ),
+            (
+                self.stop_bound <= LONGEST_STOP_BOUND,
+                f"stop bound {self.stop_bound:g} must be at most {LONGEST_STOP_BOUND:g}",
             ),
         ]
         return [complaint for holds, complaint in rules if not holds]

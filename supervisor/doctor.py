@@ -5,7 +5,6 @@ weakness somebody should know of. Every check only reads. A server that is a sta
 ends the list early: the rest could not be asked.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from supervisor.config import Timings
 from supervisor.lease import Lease
 from supervisor.lease_grants import grant_faults
 from supervisor.store import Record, Store
+from supervisor.stored_json import readable
 
 Result = Literal["ok", "warn", "fail"]
 
@@ -23,6 +23,7 @@ OLDEST, NEWEST = 15, 18
 # three pools of eight, four for leases, two for duties and two for upkeep; renewals, beats and LISTEN
 CONNECTIONS_PER_REPLICA: Final = 35
 CLOCK_SECONDS: Final = 30.0
+NOTIFICATIONS_SHARE: Final = 0.5
 
 # name, query, result when it finds something, what that means, what to do
 INVARIANTS: Final[Sequence[tuple[str, str, Result, str, str]]] = (
@@ -82,7 +83,7 @@ async def examine(
 
 
 async def _examine_arguments(control: Store, task_types: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    known = [json.loads(row["task_type"]) for row in await control.rows("list_task_types")]
+    known = [readable(row["task_type"]) for row in await control.rows("list_task_types")]
     stale = [_title(one) for one in task_types if one not in known]
     fine = "the database has what the code declares"
     jobs = [row["name"] for row in await control.rows("list_jobs_with_callers_programs")]
@@ -123,6 +124,7 @@ async def _examine_fleet(control: Store, server: Record, timings: Timings) -> li
         judge_leader(leader, len(heard), timings),
         judge_stop_bounds(heard, timings),
         judge_connections(server, len(heard)),
+        judge_notifications(server),
     ]
 
 
@@ -283,6 +285,18 @@ def judge_connections(server: Any, replicas: int) -> Finding:
     if needed > server["connections"]:
         return Finding("connections", "warn", found, "raise max_connections, or put a pooler in between")
     return Finding("connections", "ok", found)
+
+
+def judge_notifications(server: Any) -> Finding:
+    """Once the queue is full every NOTIFY fails, and with it every call that makes or ends a run."""
+    found = f"{server['notifications']:.0%} of the server's queue of notifications in use"
+    if server["notifications"] > NOTIFICATIONS_SHARE:
+        advice = (
+            "a session listens in a transaction that it holds open, and keeps the queue from being emptied:"
+            " end it; docs/security.md says how to find it"
+        )
+        return Finding("notifications", "warn", found, advice)
+    return Finding("notifications", "ok", found)
 
 
 def judge_partitions(partitions: Any) -> Finding:

@@ -4,7 +4,6 @@ The claim's stop deadline (claims.py) governs: the handler is cancelled when it 
 handler says after that, the attempt is reported as lost.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -23,13 +22,12 @@ from supervisor.metrics import Metrics
 from supervisor.runlog import RunLog
 from supervisor.stoppable import Stoppable
 from supervisor.store import Record
+from supervisor.stored_json import UnreadableJson, decode
 from supervisor.verdict import Verdict
 
 LAST_WORDS_SECONDS: Final = 5.0
 
 _log = logger("runner")
-# `json.loads` looks for much that the database does not send
-_decode: Final = json.JSONDecoder().raw_decode
 
 
 @dataclass(slots=True)
@@ -153,10 +151,10 @@ class Execution:
 
 
 def _claim_of(row: Record, held: Held) -> Claim | None:
-    """None where the payload is nested deeper than can be read: the database takes more than Python."""
+    """None where the payload cannot be read: the database takes more than Python."""
     try:
-        payload = _decode(row["payload"])[0]
-    except RecursionError:
+        payload = decode(row["payload"])
+    except UnreadableJson:
         return None
     return Claim(
         row["id"],

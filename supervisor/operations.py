@@ -18,6 +18,7 @@ from supervisor.jobspec import encode_payload
 from supervisor.setting import refusal
 from supervisor.status import CONFIRM_AFTER
 from supervisor.store import Record, Store
+from supervisor.stored_json import UnreadableJson, decode
 
 DEPTH: Final = 100
 EVENT_BYTES: Final = 64 * 1024
@@ -219,7 +220,7 @@ async def set_setting(store: Store, actor: str, name: str, value: float | bool) 
         was = await store.value("save_setting", actor, name, json.dumps(value))
     except BadInput:
         raise await refusal(store, name, json.dumps(value)) from None
-    return SettingSaved(name, value, json.loads(was))
+    return SettingSaved(name, value, decode(was))
 
 
 async def save_job(
@@ -312,14 +313,14 @@ async def _definition(store: Store, name: str) -> Mapping[str, Any]:
     if row is None:
         raise NotFound(kind="job", name=name)
     try:
-        job: Mapping[str, Any] = json.loads(row["job"])
-    except RecursionError:
+        job: Mapping[str, Any] = decode(row["job"])
+    except UnreadableJson:
         raise Unreadable(name=name) from None
     return job
 
 
 class Unreadable(TenureError):
-    """the payload of job {name} is nested too deeply to be read here"""
+    """the payload of job {name} is nested too deep, or holds too long a number, to be read here"""
 
     hint = "give the job another payload: `tenure job set {name} --payload ...`"
     exit_code = 4

@@ -20,6 +20,7 @@ class RowVerdict:
 
 DONE: Final = RowVerdict("done")
 TIMED_OUT: Final = RowVerdict("retry", "TIMEOUT", "over its time")
+UNREADABLE: Final = RowVerdict("retry", "UNREADABLE", verdict.UNREADABLE.error_message)
 
 
 def of_outcome(lease: Lease, outcome: Outcome) -> RowVerdict:

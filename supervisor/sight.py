@@ -14,6 +14,7 @@ from uuid import UUID
 from supervisor.cli.fires import next_fires
 from supervisor.errors import NotFound
 from supervisor.store import Record, Store
+from supervisor.stored_json import UnreadableJson, decode
 
 FIRES: Final = 3
 
@@ -65,8 +66,8 @@ async def read_job(store: Store, name: str) -> Raw:
 
 def fires_of(job: str, now: datetime) -> list[dict[str, str]]:
     try:
-        return next_fires(json.loads(job), now, FIRES)
-    except RecursionError:  # a payload that is nested deeper than we can read
+        return next_fires(decode(job), now, FIRES)
+    except UnreadableJson:
         return []
 
 

@@ -18,6 +18,7 @@ import asyncpg
 from schemas import Query, queries
 from schemas.hosts import each_host
 from supervisor.array_types import tell_arrays
+from supervisor.calendar_types import tell_calendar
 from supervisor.clock import jitter
 from supervisor.errors import (
     AdminNeeded,
@@ -105,6 +106,7 @@ async def connect(
 
 async def _connect(url: str, options: dict[str, Any], memory: Memory | None) -> asyncpg.Connection:
     connection: asyncpg.Connection = await asyncpg.connect(url, **options)
+    tell_calendar(connection)
     tell_arrays(connection)
     if memory is not None:
         try:

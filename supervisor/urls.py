@@ -94,7 +94,12 @@ def login_fault(login: Any) -> str | None:
     if login["superuser"]:
         return "is a superuser: a replica that only works takes a login in tenure_worker"
     if login["controls"] or login["rewrites"]:
-        return "may do more than work: a replica that only works takes a login in tenure_worker alone"
+        return _more(login)
     if not login["works"]:
         return "may not work: run `tenure migrate` with TENURE_WORKER_DATABASE_URL set as here"
-    return None
+    return _more(login) if login["beyond"] else None
+
+
+def _more(login: Any) -> str:
+    more = f" ({', '.join(login['beyond'][:3])})" if login["beyond"] else ""
+    return f"may do more than work{more}: a replica that only works takes a login in tenure_worker alone"

@@ -25,7 +25,9 @@ class Verdict:
 SUCCEEDED: Final = Verdict("SUCCEEDED")
 LOST: Final = Verdict("TIMED_OUT", None, "CONTINUATION_LOST", "stopped: the claim was not confirmed in time")
 TIMED_OUT: Final = Verdict("TIMED_OUT", None, "TIMEOUT", "over its time")
-UNREADABLE: Final = Verdict("FAILED", None, "UNREADABLE", "its payload is nested deeper than can be read")
+UNREADABLE: Final = Verdict(
+    "FAILED", None, "UNREADABLE", "its payload is nested too deep, or holds too long a number, to be read"
+)
 
 
 def of_outcome(outcome: Outcome) -> Verdict:

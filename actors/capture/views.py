@@ -1,12 +1,12 @@
 """A session and a day as they are shown, the same by the API and by the command line."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
 from supervisor.errors import NotFound
 from supervisor.store import Record, Store
+from supervisor.stored_json import readable
 
 
 class NoSession(NotFound):
@@ -30,7 +30,7 @@ async def read_session(store: Store, session: UUID) -> dict[str, Any]:
 
 def session_view(row: Record | Mapping[str, Any]) -> dict[str, Any]:
     shown = {name: row[name] for name in ("session_id", "state", "error", "schedule_date", "version")}
-    payload = json.loads(row["payload"]) if row.get("payload") else None
+    payload = readable(row["payload"]) if row.get("payload") else None
     return {
         **shown,
         "payload": payload,
@@ -43,4 +43,4 @@ async def read_day(store: Store, user: int, day: Any, version: int | None = None
     if row is None:
         what = f"schedule for {day}" if version is None else f"version {version} of {day}"
         raise NoSchedule(user=user, what=what)
-    return {**row, "payload": json.loads(row["payload"])}
+    return {**row, "payload": readable(row["payload"])}

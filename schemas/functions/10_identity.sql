@@ -47,6 +47,13 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
            set_config('tenure.reason', coalesce(p_reason, ''), true);
 $$;
 
+-- A time that every reader's calendar has: PostgreSQL's goes from 4713 BC to the year 294276, and is not finite at its ends.
+-- NULL for NULL.
+CREATE OR REPLACE FUNCTION supervisor.in_calendar(p_at timestamptz) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT p_at BETWEEN timestamptz '0001-01-02 00:00+00' AND timestamptz '9999-12-31 00:00+00'
+$$;
+
 -- When a worker was last heard. A beat that is yet to come shows that the clock was set back: it says nothing then, and
 -- the leader's own watch, which every decision about silence needs as well, decides alone.
 CREATE OR REPLACE FUNCTION supervisor.heard_at(p_heartbeat_at timestamptz) RETURNS timestamptz

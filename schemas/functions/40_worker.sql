@@ -123,6 +123,21 @@ DECLARE
     leader record;
     touch  bigint[];
 BEGIN
+    -- the leader and the pages read it: the table's constraints, in words (NaN is more than any number)
+    IF p_domains::text ~ '^\{([a-z][a-z0-9_]{0,62}(,[a-z][a-z0-9_]{0,62})*)?\}$' IS NOT TRUE OR cardinality(p_domains) > 64 THEN
+        RAISE EXCEPTION 'a worker has a plain list of at most 64 domains, each of 1 to 63 lower-case letters, digits and _'
+            USING ERRCODE = 'TN022';
+    END IF;
+    IF (p_slots BETWEEN 0 AND 10000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'a worker has 0 to 10000 slots' USING ERRCODE = 'TN022';
+    END IF;
+    IF (p_stop_bound_seconds > 0 AND p_stop_bound_seconds <= 3600) IS NOT TRUE THEN
+        RAISE EXCEPTION 'a stop bound is more than 0 and at most 3600 seconds' USING ERRCODE = 'TN022';
+    END IF;
+    IF (length(p_worker) BETWEEN 1 AND 200) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the name of a worker has 1 to 200 characters' USING ERRCODE = 'TN022';
+    END IF;
+
     INSERT INTO supervisor.worker AS w (worker_id, secret, state, domains, slots, heartbeat_at, beat_no,
         stop_bound_seconds)
     VALUES (p_worker, p_secret, CASE WHEN p_draining THEN 'draining' ELSE 'active' END, p_domains, p_slots,
@@ -212,6 +227,9 @@ DECLARE
     touch bigint[];
     moved integer;
 BEGIN
+    IF (p_stop_bound_seconds > 0 AND p_stop_bound_seconds <= 3600) IS NOT TRUE THEN
+        RAISE EXCEPTION 'a stop bound is more than 0 and at most 3600 seconds' USING ERRCODE = 'TN022';
+    END IF;
     SELECT array_agg(r.id) INTO touch FROM supervisor.job_run r
         WHERE r.assigned_worker_id = p_worker AND r.state = 'RUNNING' AND r.claim_id = ANY (p_claims);
     PERFORM FROM supervisor.job_run r WHERE r.id = ANY (touch) ORDER BY r.id FOR UPDATE;

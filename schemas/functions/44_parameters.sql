@@ -8,6 +8,24 @@
 -- job_definition.parameters is what the definition declares, job_definition.takes what callers may give: those, else
 -- what the task type declares. `takes` is computed when the definition or the task type changes, not for each run.
 
+-- PostgreSQL keeps numbers that no reader takes: 1e100000 is five characters of a call and 100,001 of its JSON. NULL, or that
+-- one of the numbers in it has more than 300 digits before or behind its point, which is also what fits a double.
+-- Cheap for what is short (nothing) and for what has no long row of digits (5 us each KiB); only then each number is looked at.
+CREATE OR REPLACE FUNCTION supervisor.number_fault(p_value jsonb) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF octet_length(p_value::text) <= 300 OR p_value::text !~ '[0-9]{100}' THEN
+        RETURN NULL;
+    END IF;
+    BEGIN
+        RETURN (SELECT 'holds a number of more than 300 digits before or behind its point'
+                FROM jsonb_path_query(p_value, 'strict $.** ? (@.type() == "number")') n
+                WHERE abs(n::numeric) >= 1e300 OR scale(n::numeric) > 300 LIMIT 1);
+    EXCEPTION WHEN statement_too_complex THEN
+        RETURN 'is nested too deep';
+    END;
+END $$;
+
 -- What is wrong with a declaration, or NULL.
 CREATE OR REPLACE FUNCTION supervisor.declaration_fault(p_parameters jsonb) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -21,6 +39,9 @@ BEGIN
     END IF;
     IF (SELECT count(*) FROM jsonb_object_keys(p_parameters)) > 100 OR octet_length(p_parameters::text) > 65536 THEN
         RETURN 'a job has at most 100 parameters, in at most 65536 bytes';
+    END IF;
+    IF supervisor.number_fault(p_parameters) IS NOT NULL THEN
+        RETURN 'the declaration of parameters ' || supervisor.number_fault(p_parameters);
     END IF;
     FOR name, spec IN SELECT e.key, e.value FROM jsonb_each(p_parameters) e LOOP
         fault := CASE
@@ -156,6 +177,12 @@ BEGIN
     IF p_arguments ? 'event' THEN
         RETURN 'event is reserved: a run has it from the event that made it';
     END IF;
+    IF octet_length(p_arguments::text) > 300 THEN
+        fault := supervisor.number_fault(p_arguments);
+        IF fault IS NOT NULL THEN
+            RETURN 'the payload ' || fault;
+        END IF;
+    END IF;
     IF p_job.takes IS NULL THEN
         SELECT k INTO name FROM unnest((supervisor.task_type_of(p_job.domain, p_job.action)).own_keys) k
             WHERE p_arguments ? k ORDER BY k LIMIT 1;
@@ -208,6 +235,7 @@ BEGIN
         WHERE e.value @> '{"required": true}'
           AND (p_job.cron IS NOT NULL OR p_job.event_type IS NOT NULL AND e.key <> 'event') ORDER BY e.key LIMIT 1;
     RETURN coalesce(
+        'the payload ' || supervisor.number_fault(p_job.payload),
         supervisor.own_payload_fault(p_job, kind),
         supervisor.own_parameters_fault(p_job, kind),
         CASE WHEN key IS NOT NULL THEN

@@ -80,8 +80,8 @@ BEGIN
     IF length(enqueue.key) NOT BETWEEN 1 AND 200 THEN
         RAISE EXCEPTION 'a key has 1 to 200 characters' USING ERRCODE = 'TN022';
     END IF;
-    IF NOT isfinite(enqueue.not_before) THEN
-        RAISE EXCEPTION 'a run is due at a finite time' USING ERRCODE = 'TN022';
+    IF NOT supervisor.in_calendar(enqueue.not_before) THEN
+        RAISE EXCEPTION 'a run is due at a finite time in the years 1 to 9999' USING ERRCODE = 'TN022';
     END IF;
     what := supervisor.locked_job(enqueue.job);
     IF wanted <> '{}' OR what.takes <> '{}' THEN
@@ -238,6 +238,9 @@ BEGIN
     IF octet_length(emit.payload::text) > 65536 THEN
         RAISE EXCEPTION 'the payload has % bytes, over the limit of 65536', octet_length(emit.payload::text)
             USING ERRCODE = 'TN022';
+    END IF;
+    IF supervisor.number_fault(emit.payload) IS NOT NULL THEN
+        RAISE EXCEPTION 'the payload %', supervisor.number_fault(emit.payload) USING ERRCODE = 'TN022';
     END IF;
     IF length(emit.dedupe_key) NOT BETWEEN 1 AND 200 THEN
         RAISE EXCEPTION 'a dedupe key has 1 to 200 characters' USING ERRCODE = 'TN022';

@@ -22,8 +22,8 @@ BEGIN
     IF cardinality(enqueue_many.keys) <> count THEN
         RAISE EXCEPTION 'as many keys as payloads, or none' USING ERRCODE = 'TN022';
     END IF;
-    IF NOT isfinite(enqueue_many.not_before) THEN
-        RAISE EXCEPTION 'a run is due at a finite time' USING ERRCODE = 'TN022';
+    IF NOT supervisor.in_calendar(enqueue_many.not_before) THEN
+        RAISE EXCEPTION 'a run is due at a finite time in the years 1 to 9999' USING ERRCODE = 'TN022';
     END IF;
     what := supervisor.locked_job(enqueue_many.job);
     IF what.concurrency_policy <> 'allow' THEN

@@ -8,6 +8,9 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
     made record;
 BEGIN
+    IF NOT (p_seconds > 0 AND p_seconds <= 315360000) THEN
+        RAISE EXCEPTION 'a token is for more than 0 seconds and at most 3650 days' USING ERRCODE = 'TN022';
+    END IF;
     INSERT INTO supervisor.api_token AS t (name, role, hash, created_by, expires_at)
         VALUES (p_name, p_role, p_hash, p_actor, clock_timestamp() + make_interval(secs => p_seconds))
         ON CONFLICT (name) WHERE revoked_at IS NULL DO NOTHING

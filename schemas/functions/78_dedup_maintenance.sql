@@ -9,6 +9,9 @@ BEGIN
     IF p_mode IS NULL OR p_mode NOT IN ('passive', 'restart', 'truncate') THEN
         RAISE EXCEPTION 'a checkpoint is passive, restart or truncate, not %', p_mode USING ERRCODE = 'TN022';
     END IF;
+    IF NOT supervisor.in_calendar(p_execute_after) THEN
+        RAISE EXCEPTION 'a checkpoint is due at a finite time in the years 1 to 9999' USING ERRCODE = 'TN022';
+    END IF;
     IF p_mode = 'truncate' AND NOT (dedup.setting('dedup_allow_wal_truncate'))::boolean THEN
         RAISE EXCEPTION 'truncate is switched off (setting dedup_allow_wal_truncate)' USING ERRCODE = 'TN021';
     END IF;

@@ -8,6 +8,7 @@ SELECT current_setting('server_version_num')::integer AS version_num, current_se
     current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
         - coalesce(current_setting('reserved_connections', true), '0')::integer AS connections,
     (SELECT count(*) FROM pg_catalog.pg_stat_activity a WHERE a.datid IS NOT NULL) AS connected,
+    pg_notification_queue_usage() AS notifications,
     clock_timestamp() AS now
 
 -- name: read_identity
@@ -26,7 +27,38 @@ SELECT session_user AS name, r.rolsuper AS superuser,
     (SELECT bool_and(has_function_privilege(p.oid, 'EXECUTE')) FROM pg_catalog.pg_proc p
      WHERE p.pronamespace = s.oid AND p.proname IN ('start', 'beat', 'finish')) AS works,
     (SELECT bool_or(has_any_column_privilege(c.oid, 'UPDATE')) FROM pg_catalog.pg_class c
-     WHERE c.relnamespace = s.oid AND c.relname = 'job_run') AS rewrites
+     WHERE c.relnamespace = s.oid AND c.relname = 'job_run') AS rewrites,
+    -- what a login of tenure_worker alone has not, whatever it inherits: SET ROLE makes all of it its own
+    ARRAY(
+        SELECT b.what FROM (
+            SELECT format('member of %s', m.rolname) AS what FROM pg_catalog.pg_roles m
+            WHERE pg_has_role(session_user, m.oid, 'MEMBER') AND m.rolname <> session_user
+              AND (m.rolname ~ '^pg_' AND m.rolname NOT IN ('pg_monitor', 'pg_read_all_settings', 'pg_read_all_stats',
+                                                            'pg_stat_scan_tables')
+                   OR m.rolname IN ('tenure_owner', 'tenure_control', 'tenure_maintenance', 'tenure_console', 'tenure_client'))
+            UNION
+            SELECT a.name FROM pg_catalog.pg_roles m
+            CROSS JOIN LATERAL (VALUES ('SUPERUSER', m.rolsuper), ('CREATEROLE', m.rolcreaterole),
+                ('REPLICATION', m.rolreplication), ('BYPASSRLS', m.rolbypassrls)) AS a (name, held)
+            WHERE a.held AND pg_has_role(session_user, m.oid, 'MEMBER')
+            UNION
+            SELECT format('%s on supervisor.%s', p.privilege, c.relname) FROM pg_catalog.pg_class c
+            CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE'), ('TRUNCATE'), ('TRIGGER')) AS p (privilege)
+            JOIN pg_catalog.pg_roles w ON w.rolname = 'tenure_worker'
+            JOIN pg_catalog.pg_roles m ON pg_has_role(session_user, m.oid, 'MEMBER')
+            WHERE c.relnamespace = s.oid AND c.relkind IN ('r', 'p', 'v')
+              AND CASE WHEN p.privilege IN ('SELECT', 'INSERT', 'UPDATE')
+                  THEN has_any_column_privilege(m.oid, c.oid, p.privilege)
+                       AND NOT has_any_column_privilege(w.oid, c.oid, p.privilege)
+                  ELSE has_table_privilege(m.oid, c.oid, p.privilege)
+                       AND NOT has_table_privilege(w.oid, c.oid, p.privilege) END
+            UNION
+            SELECT format('EXECUTE on supervisor.%s', f.proname) FROM pg_catalog.pg_proc f
+            JOIN pg_catalog.pg_roles w ON w.rolname = 'tenure_worker'
+            JOIN pg_catalog.pg_roles m ON pg_has_role(session_user, m.oid, 'MEMBER')
+            WHERE f.pronamespace = s.oid AND has_function_privilege(m.oid, f.oid, 'EXECUTE')
+              AND NOT has_function_privilege(w.oid, f.oid, 'EXECUTE')
+        ) b WHERE NOT r.rolsuper ORDER BY b.what LIKE 'EXECUTE%', b.what LIKE '% on %', b.what LIMIT 20) AS beyond
 FROM pg_catalog.pg_roles r
 LEFT JOIN pg_catalog.pg_namespace s ON s.nspname = 'supervisor'
 WHERE r.rolname = session_user

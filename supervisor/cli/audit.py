@@ -1,6 +1,5 @@
 """`tenure audit`: who changed what."""
 
-import json
 from typing import Annotated
 
 import typer
@@ -8,6 +7,7 @@ import typer
 from supervisor.cli import output, session
 from supervisor.cli.inputs import BIGINT, encodable
 from supervisor.cli.session import Json
+from supervisor.stored_json import readable
 
 app = typer.Typer(no_args_is_help=True, help="The audit: who changed what.")
 
@@ -35,7 +35,7 @@ def list_(
             [
                 {
                     **{name: row[name] for name in ("id", "at", "actor", "action", "target", "login")},
-                    **{name: row[name] and json.loads(row[name]) for name in ("before", "after")},
+                    **{name: row[name] and readable(row[name]) for name in ("before", "after")},
                 }
                 for row in rows
             ]

@@ -10,6 +10,7 @@ from supervisor.cli.inputs import BIGINT, check_name, encodable, read_payload
 from supervisor.cli.options import Payload
 from supervisor.cli.session import Json
 from supervisor.errors import BadInput
+from supervisor.stored_json import readable
 
 EVENT_BYTES: Final = 64 * 1024
 KEY_CHARACTERS: Final = 200
@@ -77,7 +78,7 @@ def list_(
             [
                 {
                     **{name: value for name, value in row.items() if name != "now"},
-                    "payload": json.loads(row["payload"]),
+                    "payload": readable(row["payload"]),
                 }
                 for row in rows
             ]

@@ -17,6 +17,7 @@ from supervisor.cli.inputs import run_actors, unsuited
 from supervisor.cli.session import Json
 from supervisor.errors import BadInput
 from supervisor.store import Store
+from supervisor.stored_json import readable
 
 FILE_BYTES: Final = 16 * 1024 * 1024
 
@@ -96,7 +97,7 @@ def _too_long() -> NoReturn:
 async def _existing(names: set[str] | None, store: Store) -> tuple[dict[str, dict[str, Any]], dict[str, int]]:
     """What there is, and when each of those the file is about (all of them with --prune) was changed last."""
     rows = await store.rows("list_definitions")
-    jobs = {row["name"]: json.loads(row["job"]) for row in rows}
+    jobs = {row["name"]: readable(row["job"]) for row in rows}
     return jobs, {row["name"]: row["seen"] for row in rows if names is None or row["name"] in names}
 
 

@@ -31,6 +31,7 @@ from supervisor.cli.options import (
 from supervisor.cli.session import Json
 from supervisor.errors import BadInput, NotFound
 from supervisor.store import Store
+from supervisor.stored_json import readable
 
 
 def add(
@@ -160,7 +161,7 @@ def read_job(name: str) -> tuple[dict[str, Any], datetime]:
     row = session.run(lambda store: store.row("show_job", name))
     if row is None:
         raise NotFound(kind="job", name=name)
-    return json.loads(row["job"]), row["now"]
+    return readable(row["job"]), row["now"]
 
 
 def save(name: str, spec: dict[str, Any], *, create: bool, as_json: bool) -> int:
@@ -169,7 +170,7 @@ def save(name: str, spec: dict[str, Any], *, create: bool, as_json: bool) -> int
     async def work(store: Store) -> tuple[dict[str, Any], datetime]:
         row = await store.row("save_job", session.actor(), name, json.dumps(spec), create, True)
         assert row is not None  # noqa: S101  it raises where there is none
-        return json.loads(row["job"]), row["now"]
+        return readable(row["job"]), row["now"]
 
     job, now = session.run(work)
     job["next_fires"] = next_fires(job, now)

@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from supervisor.calendar_types import parse_time
+
 PIPED_WIDTH: Final = 250  # a pipe has no width; what reads it wants whole lines
 STATE_STYLES: Final[Mapping[str, str]] = {
     "PENDING": "cyan",
@@ -110,7 +112,7 @@ def age(now: datetime, then: datetime | str | None) -> str:
     """How long ago, or in how long; '' for never."""
     if then is None:
         return ""
-    moment = datetime.fromisoformat(then) if isinstance(then, str) else then
+    moment = parse_time(then) if isinstance(then, str) else then
     seconds = (now - moment).total_seconds()
     return f"{duration(seconds)} ago" if seconds >= 0 else f"in {duration(-seconds)}"
 

@@ -10,6 +10,7 @@ from supervisor.cli.session import Json
 from supervisor.config import load_settings
 from supervisor.errors import NotFound
 from supervisor.store import Record
+from supervisor.stored_json import readable
 from supervisor.why import explain
 
 MOMENTS = frozenset({
@@ -28,10 +29,10 @@ def show(run_id: RunId, as_json: Json = False) -> int:
     """
     row = _found(session.run(lambda store: store.row("show_run", run_id)), run_id)
     run = {
-        **json.loads(row["run"]),
+        **readable(row["run"]),
         "job": row["job"],
-        "history": json.loads(row["history"]),
-        "late_finishes": json.loads(row["late_finishes"]),
+        "history": readable(row["history"]),
+        "late_finishes": readable(row["late_finishes"]),
     }
     if as_json:
         output.print_json(run)

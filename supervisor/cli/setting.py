@@ -13,6 +13,7 @@ from supervisor.cli.session import Json
 from supervisor.errors import BadInput, NotFound
 from supervisor.setting import bounds, refusal
 from supervisor.store import Record, Store
+from supervisor.stored_json import readable
 
 app = typer.Typer(no_args_is_help=True, help="Settings that all replicas share.")
 
@@ -35,7 +36,7 @@ def get(
     if name is not None:
         return _get_one(encodable(name, "the name"), rows, as_json=as_json)
     if as_json:
-        output.print_json({row["name"]: json.loads(row["value"]) for row in rows})
+        output.print_json({row["name"]: readable(row["value"]) for row in rows})
         return 0
     output.print_table(
         ["NAME", "VALUE", "BETWEEN", "CHANGED"],
@@ -63,7 +64,7 @@ def set_(
     wanted = _parse(encodable(value, "the value"))
     was = session.run(partial(_save, name, wanted, value))
     if as_json:
-        output.print_json({"name": name, "value": wanted, "was": json.loads(was)})
+        output.print_json({"name": name, "value": wanted, "was": readable(was)})
     else:
         output.say(f"{name} is now {wanted}; it was {was}")
     return 0
@@ -82,7 +83,7 @@ def _get_one(name: str, rows: Sequence[Record], *, as_json: bool) -> int:
     if row is None:
         raise NotFound(kind="setting", name=name)
     if as_json:
-        output.print_json({"name": name, "value": json.loads(row["value"])})
+        output.print_json({"name": name, "value": readable(row["value"])})
     else:
         output.say(row["value"])
     return 0

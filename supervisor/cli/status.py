@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -11,6 +10,7 @@ import anyio
 import typer
 from rich.text import Text
 
+from supervisor.calendar_types import parse_time
 from supervisor.cli import output, session
 from supervisor.cli.session import Json
 from supervisor.cli.worker import worker_word
@@ -134,5 +134,5 @@ def _show(found: dict[str, Any], timings: Timings) -> None:
 def _given_up(one: dict[str, Any], leader: dict[str, Any] | None, timings: Timings) -> str:
     if leader is None:
         return "a leader has watched it"
-    deadline, since = (datetime.fromisoformat(text) for text in (one["deadline_at"], leader["since"]))
+    deadline, since = (parse_time(text) for text in (one["deadline_at"], leader["since"]))
     return f"at most {given_up_at(deadline, since, timings).isoformat()}"

@@ -8,8 +8,8 @@ from fastapi import Query, Request, Response
 
 from supervisor.api.view import ReplicaView
 from supervisor.console import page
-from supervisor.console.inert import read_json
 from supervisor.console.runs import BIGINT
+from supervisor.stored_json import readable
 
 PAGE: Final = 50
 
@@ -48,7 +48,7 @@ def changes(before: str | None, after: str | None) -> list[tuple[str, str, str]]
 
 
 def _parsed(text: str | None) -> Any:
-    return None if text is None else read_json(text)
+    return None if text is None else readable(text)
 
 
 def _short(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 Templates escape markup by themselves. What is left are characters that are not what they look like: terminal
 sequences, control characters, and marks that turn the direction of the text around them. They are shown as
-what they are, by number. And JSON may be nested deeper than it can be read.
+what they are, by number.
 """
 
 import json
@@ -21,8 +21,6 @@ BLANKS: Final = re.compile(
 )
 """Letters and marks that no font draws; those behind emoji are left alone."""
 LONGEST_JSON: Final = 20_000
-DEEPEST_JSON: Final = 100
-TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
 def visible(text: object, keep: str = "") -> str:
@@ -74,33 +72,11 @@ def log_text(body: str) -> str:
     return visible(COLOURS.sub("", body).replace("\r\n", "\n"), keep="\n\t")
 
 
-def read_json(text: str) -> Any:
-    """JSON that a database wrote: what is nested too deep stands as \"...\"."""
-    return json.loads(_shallow(text))
-
-
 def pretty_json(value: Any) -> str:
     """JSON over several lines, cut where it is too long to look at."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     begin = visible(text[:LONGEST_JSON], keep="\n")
     return begin if len(text) <= LONGEST_JSON else f"{begin}\n... {len(text)} characters"
-
-
-def _shallow(text: str) -> str:
-    if text.count("[") + text.count("{") <= DEEPEST_JSON:
-        return text
-    parts, depth, done = [], 0, 0
-    for token in TOKEN.finditer(text):
-        if token[0] in "[{":
-            depth += 1
-            if depth == DEEPEST_JSON + 1:
-                parts.append(text[done : token.start()])
-        elif token[0] in "]}":
-            if depth == DEEPEST_JSON + 1:
-                parts.append('"..."')
-                done = token.end()
-            depth -= 1
-    return "".join((*parts, text[done:]))
 
 
 @cache

@@ -12,13 +12,13 @@ from supervisor.api.view import ReplicaView
 from supervisor.cli.inputs import parse_payload
 from supervisor.console import page
 from supervisor.console.forms import Form, Operator, text_of
-from supervisor.console.inert import read_json
 from supervisor.console.kept import Kept
 from supervisor.console.runs import Filter, find
 from supervisor.console.waiting import reasons
 from supervisor.errors import BadInput, NotFound
 from supervisor.jobspec import PAYLOAD_BYTES
 from supervisor.store import Record
+from supervisor.stored_json import readable
 
 MARKS: Final = 16
 LOOK: Final = 20_000
@@ -50,7 +50,7 @@ def routes(replica: ReplicaView) -> page.PageRouter:
         row = await store.row("show_job", name)
         if row is None:
             raise NotFound(kind="job", name=name)
-        job: dict[str, Any] = read_json(row["job"])
+        job: dict[str, Any] = readable(row["job"])
         found = await find(store, Filter(job=name), None, RUNS)
         return page.render(
             request,

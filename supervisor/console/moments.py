@@ -5,12 +5,14 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
+from supervisor.calendar_types import parse_time
+
 SCALES: Final = (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1))
 
 
 def moment_of(value: datetime | str | None) -> datetime | None:
     """A database's time, also out of JSON."""
-    return datetime.fromisoformat(value) if isinstance(value, str) else value
+    return parse_time(value) if isinstance(value, str) else value
 
 
 def duration(seconds: float | None) -> str:

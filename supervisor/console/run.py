@@ -10,12 +10,13 @@ from fastapi import Path, Request, Response
 from supervisor.api.view import ReplicaView
 from supervisor.console import actions, page
 from supervisor.console.forms import Form, Operator, text_of
-from supervisor.console.inert import RUN, process, read_json, short_worker
+from supervisor.console.inert import RUN, process, short_worker
 from supervisor.console.next_step import next_step
 from supervisor.console.runs import BIGINT
 from supervisor.console.timeline import timeline
 from supervisor.errors import NotFound
 from supervisor.jobrun import TERMINAL
+from supervisor.stored_json import readable
 from supervisor.why import DUE, Why, explain
 
 LOG_LINES: Final = 400
@@ -55,7 +56,7 @@ def routes(replica: ReplicaView) -> page.PageRouter:
         row = await store.row("show_run", run_id)
         if row is None:
             raise NotFound(kind="run", name=run_id)
-        run: dict[str, Any] = read_json(row["run"])
+        run: dict[str, Any] = readable(row["run"])
         why = await explain(store, run_id, replica.settings.timings)
         attempts = await store.rows("see_attempts", run["root_id"], ATTEMPTS)
         steps = await store.rows("see_steps", [one["id"] for one in attempts], STEPS)
@@ -75,7 +76,7 @@ def routes(replica: ReplicaView) -> page.PageRouter:
             attempts=attempts,
             steps=steps,
             timeline=timeline([dict(step) for step in steps], row["now"]),
-            late=read_json(row["late_finishes"]),
+            late=readable(row["late_finishes"]),
             log=log,
             ended=run["state"] in TERMINAL,
             may_retry=run["state"] in TERMINAL - {"SUCCEEDED"} and run["next_attempt_id"] is None,

@@ -14,6 +14,7 @@ from supervisor.console.figures import lags, throughput
 from supervisor.console.jobs import at_a_time
 from supervisor.console.tenures import reign
 from supervisor.console.timeline import timeline
+from supervisor.stored_json import readable
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -229,7 +230,7 @@ def test_what_cannot_be_seen_is_shown_by_its_number() -> None:
 @pytest.mark.parametrize("depth", [1, 99, 100, 101, 5000])
 def test_json_is_read_however_deep_it_is(depth: int) -> None:
     text = f'{{"a": {"[" * depth}"]}}[x\\\\\\"", 7{"]" * depth}, "b": [1]}}'
-    read = inert.read_json(text)
+    read = readable(text)
     assert read["b"] == [1]
     assert ("..." in json.dumps(read)) is ("[x" not in json.dumps(read)) is (depth >= 100)
     assert inert.pretty_json(read).startswith('{\n  "a": [')

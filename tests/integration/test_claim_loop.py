@@ -176,6 +176,26 @@ async def test_each_outcome_takes_its_path(example: Urls) -> None:
         assert place.figure("tenure_leases_held") == 0
 
 
+async def test_a_row_whose_json_cannot_be_read_fails_and_stops_no_other(example: Urls) -> None:
+    async def handle(_claim: Claim, _tools: Tools) -> Outcome:
+        await anyio.lowlevel.checkpoint()
+        return Done()
+
+    await insert(example, '{"x": 1e5000}', f'{{"x": {"[" * 3000}{"]" * 3000}}}', "{}")
+    async with at_work(example, handle, slots=1) as place:
+
+        async def all_ended() -> bool:
+            return not {"pending", "running"} & set(await place.states())
+
+        await eventually(all_ended)
+        rows = list((await place.jobs()).values())
+    assert [(row["status"], row["error_code"]) for row in rows] == [
+        ("failed", "UNREADABLE"),
+        ("failed", "UNREADABLE"),
+        ("completed", None),
+    ]
+
+
 async def test_retries_are_put_off_and_bounded_and_a_snooze_counts_nothing(example: Urls) -> None:
     async def handle(claim: Claim, _tools: Tools) -> Outcome:
         assert isinstance(claim.key, tuple)

@@ -57,7 +57,8 @@ async def test_a_healthy_database_is_all_ok(database: Urls, scene: Scene) -> Non
         await scene.connection.execute(f'ALTER ROLE tenure_control IN DATABASE "{name}" SET {setting} = 5000')
     found = await diagnose(database)
     assert {name: finding for name, finding in found.items() if finding.result != "ok"} == {}
-    assert len(found) >= 18
+    assert len(found) >= 19
+    assert found["notifications"].found.startswith("0%")
 
 
 DAMAGE = {
@@ -178,6 +179,8 @@ def test_settings_of_the_server() -> None:
         assert (broken.result, name in broken.advice) == ("fail", True)
     assert doctor.judge_connections(server, 1).result == "ok"
     assert doctor.judge_connections(server, 2).result == "warn"
+    assert doctor.judge_notifications({"notifications": 0.5}).result == "ok"
+    assert doctor.judge_notifications({"notifications": 0.51}).result == "warn"
     assert doctor.judge_clock(server, now + timedelta(seconds=2)).result == "ok"
     assert doctor.judge_clock(server, now - timedelta(minutes=5)).result == "warn"
     assert doctor.judge_limits({**server, "lock_timeout": "0"}).result == "warn"

@@ -4,7 +4,9 @@ import json
 import re
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
+import asyncpg
 import pytest
 
 from supervisor.api.server import is_loopback
@@ -243,3 +245,77 @@ async def test_a_refused_start_says_what_to_do(
     assert refused.code == 2
     assert "takes a login in tenure_worker alone" in refused.err
     assert str(urlsplit(database.control).password) not in refused.err
+
+
+WORKER = "GRANT tenure_worker TO extra"
+MORE = [
+    ("INHERIT FALSE", "GRANT tenure_control TO extra WITH INHERIT FALSE", "member of tenure_control"),
+    ("by another role", "CREATE ROLE between; GRANT tenure_control TO between; GRANT between TO extra",
+     "member of tenure_control"),
+    ("owner", "GRANT tenure_owner TO extra WITH INHERIT FALSE", "member of tenure_owner"),
+    ("client", "GRANT tenure_client TO extra", "member of tenure_client"),
+    ("a superuser to become", "CREATE ROLE between SUPERUSER; GRANT between TO extra", "SUPERUSER"),
+    ("CREATEROLE", "ALTER ROLE extra CREATEROLE", "CREATEROLE"),
+    ("REPLICATION", "ALTER ROLE extra REPLICATION", "REPLICATION"),
+    ("BYPASSRLS", "ALTER ROLE extra BYPASSRLS", "BYPASSRLS"),
+    *(
+        (name, f"GRANT {name} TO extra", f"member of {name}")
+        for name in ("pg_execute_server_program", "pg_write_server_files", "pg_read_server_files",
+                     "pg_read_all_data", "pg_write_all_data", "pg_signal_backend")
+    ),
+    ("tokens", "GRANT SELECT ON supervisor.api_token TO extra", "SELECT on supervisor.api_token"),
+    ("one column", "GRANT SELECT (hash) ON supervisor.api_token TO extra", "SELECT on supervisor.api_token"),
+    ("a move of the leader",
+     "GRANT EXECUTE ON FUNCTION supervisor.renew(bigint, text, double precision) TO extra",
+     "EXECUTE on supervisor.renew"),
+]  # fmt: skip
+
+
+async def login_of(database: Urls, grants: str) -> tuple[str, str]:
+    """A login of tenure_worker with more than that; what it is called is the test's own."""
+    name = f"extra_{uuid4().hex[:12]}"
+    connection = await asyncpg.connect(database.admin)
+    try:
+        await connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'extra'")
+        for one in (WORKER, grants):
+            own = re.sub(r"\bextra\b", name, re.sub(r"\bbetween\b", f"{name}_between", one))
+            await connection.execute(own)
+    finally:
+        await connection.close()
+    parts = urlsplit(database.worker)
+    return parts._replace(netloc=f"{name}:extra@{parts.hostname}:{parts.port}").geturl(), name
+
+
+async def forget(database: Urls, name: str) -> None:
+    connection = await asyncpg.connect(database.admin)
+    try:
+        for role in (name, f"{name}_between"):
+            if await connection.fetchval("SELECT count(*) FROM pg_roles WHERE rolname = $1", role):
+                await connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize(("grants", "fault"), [one[1:] for one in MORE], ids=[one[0] for one in MORE])
+async def test_a_worker_that_may_do_more_is_refused(database: Urls, grants: str, fault: str) -> None:
+    """What a login does not inherit is its own after SET ROLE; some roles reach the server's files."""
+    url, name = await login_of(database, grants)
+    try:
+        with pytest.raises(BadSettings, match="may do more than work") as refusal:
+            await check_worker_logins(RuntimeUrls(None, url, url, url), pooled=False)
+        assert fault in str(refusal.value)
+    finally:
+        await forget(database, name)
+
+
+@pytest.mark.parametrize(
+    "grants",
+    ["CREATE ROLE between; GRANT between TO extra", "GRANT pg_monitor TO extra"],
+    ids=["group", "monitor"],
+)
+async def test_a_worker_in_a_group_of_no_consequence_is_taken(database: Urls, grants: str) -> None:
+    url, name = await login_of(database, grants)
+    try:
+        await check_worker_logins(RuntimeUrls(None, url, url, url), pooled=False)
+    finally:
+        await forget(database, name)

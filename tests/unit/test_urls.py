@@ -12,7 +12,13 @@ from supervisor.urls import RuntimeUrls, login_fault, runtime_urls
 from supervisor.wiring import chosen_actors
 
 WORKER, LISTEN, OTHER = (f"postgresql://{name}:s3cr3t-w0rd@127.0.0.1/db" for name in ("w", "l", "o"))
-MAY_WORK = {"superuser": False, "controls": False, "rewrites": False, "works": True}
+MAY_WORK: dict[str, Any] = {
+    "superuser": False,
+    "controls": False,
+    "rewrites": False,
+    "works": True,
+    "beyond": [],
+}
 
 
 @pytest.fixture(autouse=True)
@@ -80,11 +86,12 @@ def test_it_shares_no_directory_with_secrets_of_others(tmp_path: Path, name: str
         ({"superuser": True, "controls": True}, "is a superuser"),
         ({"controls": True}, "may do more than work"),
         ({"rewrites": True}, "may do more than work"),
+        ({"beyond": ["CREATEROLE"]}, "may do more than work (CREATEROLE)"),
         ({"works": False}, "may not work"),
         ({"works": None}, "may not work"),
     ],
 )
-def test_its_login_works_and_does_no_more(right: dict[str, bool | None], fault: str | None) -> None:
+def test_its_login_works_and_does_no_more(right: dict[str, Any], fault: str | None) -> None:
     found = login_fault({**MAY_WORK, **right})
     assert (found or "").startswith(fault or "")
     assert (found is None) == (fault is None)

@@ -1,6 +1,5 @@
 """Jobs as they are asked for and shown."""
 
-import json
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -8,13 +7,14 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from actors.dedup.api.models import Body, Dimension, Flag, Name, Page, RowId
+from supervisor.stored_json import readable
 
 Kind = Literal["scan", "hash", "delete", "thumbnail"]
 Status = Literal["pending", "running", "completed", "failed", "cancelled", "retryable"]
 
 
 def _loaded(value: Any) -> Any:
-    return json.loads(value) if isinstance(value, str) else value
+    return readable(value) if isinstance(value, str) else value
 
 
 class ScanOptions(Body):

@@ -3,7 +3,6 @@
 A write that the rules reject is a 4xx, is written down like any other, and can be read again by its id.
 """
 
-import json
 from dataclasses import asdict
 from uuid import UUID
 
@@ -17,6 +16,7 @@ from actors.media.shelf import open_shelf
 from supervisor.api.view import ReplicaView
 from supervisor.errors import NotFound
 from supervisor.store import Store
+from supervisor.stored_json import readable
 
 __all__ = ["routes"]
 
@@ -32,7 +32,7 @@ class Records:
         rows = await self._store.rows("list_request_events", request_id)
         if not rows:
             raise NotFound(kind="request", name=request_id)
-        events = [{**row, "payload": json.loads(row["payload"])} for row in rows]
+        events = [{**row, "payload": readable(row["payload"])} for row in rows]
         return Story(
             request_id=request_id,
             decision=next((row["decision"] for row in rows if row["decision"]), None),

@@ -1,6 +1,5 @@
 """`tenure media show`, `replay`, `health`, `gc`: what there is, how it came about, and what may go."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Final
@@ -14,6 +13,7 @@ from supervisor.cli import output, session
 from supervisor.cli.session import Json
 from supervisor.errors import BadInput, NotFound
 from supervisor.store import Record, Store
+from supervisor.stored_json import readable
 
 MOST: Final = 1000
 
@@ -120,7 +120,7 @@ def replay(
     rows = session.run(lambda store: store.rows("list_request_events", wanted))
     if not rows:
         raise NoMedia(kind="request", name=wanted)
-    events: list[dict[str, Any]] = [{**row, "payload": json.loads(row["payload"])} for row in rows]
+    events: list[dict[str, Any]] = [{**row, "payload": readable(row["payload"])} for row in rows]
     if as_json:
         output.print_json({"request_id": wanted, "events": events})
         return 0

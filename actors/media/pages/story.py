@@ -9,9 +9,9 @@ from actors.media.api.models import PathHash
 from actors.media.pages.shots import content_path, is_drawn
 from supervisor.api.view import ReplicaView
 from supervisor.console import page
-from supervisor.console.inert import read_json
 from supervisor.errors import BadInput, NotFound
 from supervisor.store import Record
+from supervisor.stored_json import readable
 
 REFS: Final = 100
 WRITES: Final = 20
@@ -77,7 +77,7 @@ def add_to(router: page.PageRouter, replica: ReplicaView, looks: str) -> None:
 
 
 def _told(row: Record) -> dict[str, Any]:
-    payload = read_json(row["payload"])
+    payload = readable(row["payload"])
     return {**row, "payload": payload, "what": _what(row, payload if isinstance(payload, dict) else {})}
 
 

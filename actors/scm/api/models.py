@@ -1,6 +1,5 @@
 """What comes in and what goes out, with their bounds."""
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
@@ -9,6 +8,7 @@ from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from supervisor.store import Record
+from supervisor.stored_json import readable
 
 BIGINT: Final = 2**63 - 1
 NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
@@ -139,5 +139,5 @@ def shown(row: Record | Mapping[str, Any], *json_fields: str) -> dict[str, Any]:
     facts = dict(row)
     for field in json_fields:
         value = facts.pop(field)
-        facts[field.removesuffix("_json")] = None if value is None else json.loads(value)
+        facts[field.removesuffix("_json")] = None if value is None else readable(value)
     return facts

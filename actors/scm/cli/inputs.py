@@ -1,6 +1,5 @@
 """What people type at the commands of this domain, checked before anything is changed."""
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from actors.scm.config import FILE, Sync, sync_config
 from supervisor.cli.inputs import encodable, parse_instant
 from supervisor.errors import BadInput
 from supervisor.store import Record
+from supervisor.stored_json import readable
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 REVISION: Final = re.compile(r"[0-9]{1,18}")
@@ -87,7 +87,7 @@ def parse_bound(text: str, source: SourceType) -> int | str:
 def plain(row: Record | Mapping[str, Any]) -> dict[str, Any]:
     """A row for people and scripts: its JSON is JSON, and the clock it came with is left out."""
     return {
-        name: json.loads(value) if isinstance(value, str) and _is_json(name) else value
+        name: readable(value) if isinstance(value, str) and _is_json(name) else value
         for name, value in row.items()
         if name != "now"
     }

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from supervisor.console.inert import read_json
 from supervisor.store import Record
+from supervisor.stored_json import readable
 
 KINDS: Final[Mapping[str, str]] = {
     "pending": "PENDING",
@@ -77,7 +77,7 @@ def _source(row: Row, metrics: Mapping[tuple[int, str], Row]) -> Source:
 
 def object_of(text: str | None) -> Mapping[str, Any]:
     """A JSON object; anything else is none."""
-    value = read_json(text) if text else None
+    value = readable(text) if text else None
     return value if isinstance(value, dict) else {}
 
 
@@ -93,7 +93,7 @@ def position(text: str | None) -> str:
 def span(run: Row) -> str:
     """From which mark a run read, and to which."""
     begin, *reached = (
-        None if run[name] is None else read_json(run[name])
+        None if run[name] is None else readable(run[name])
         for name in ("watermark_start", "watermark_end", "watermark")
     )
     end = next((mark for mark in reached if mark is not None), None)
