@@ -111,7 +111,15 @@ def _programs() -> list[Path]:
     places += [Path(place) for place in os.get_exec_path() if place.startswith("/")]
     if site.ENABLE_USER_SITE:
         places.append(Path(site.getusersitepackages()))
-    return [place for place in places if not place.exists() or os.access(place, os.W_OK)]
+    return [place for place in places if _may_change(place)]
+
+
+def _may_change(place: Path) -> bool:
+    """Whether this user may write there, or perhaps make it."""
+    try:
+        return not place.exists() or os.access(place, os.W_OK)
+    except PermissionError:  # PATH of another user: what is above cannot even be looked into
+        return False
 
 
 def _changed(directory: Path) -> int:

@@ -104,7 +104,9 @@ BEGIN
                   AND coalesce(r.continuation_check_deadline_at > clock_timestamp(), true) THEN 'ALREADY'
              ELSE 'REFUSED' END,
         r.root_id, r.domain, r.action, r.payload, r.attempt, r.leader_epoch, r.timeout_seconds
-    FROM unnest(p_ids, p_claims) AS m(id, claim_id) LEFT JOIN supervisor.job_run r ON r.id = m.id;
+    FROM unnest(p_ids, p_claims) AS m(id, claim_id)
+    -- of a run that was not given to it, a worker learns nothing
+    LEFT JOIN supervisor.job_run r ON r.id = m.id AND r.claim_id = m.claim_id AND r.assigned_worker_id = p_worker;
 END $$;
 
 -- The contact of a replica, one call for all it holds. Its row lock is what orders beats against expiry.
@@ -260,7 +262,8 @@ BEGIN
     IF NOT array['SUCCEEDED', 'FAILED', 'TIMED_OUT', 'CANCELED'] @> p_states OR array_position(p_states, NULL) > 0 THEN
         RAISE EXCEPTION 'an attempt ends as SUCCEEDED, FAILED, TIMED_OUT or CANCELED' USING ERRCODE = 'TN022';
     END IF;
-    PERFORM FROM supervisor.job_run r WHERE r.id = ANY (p_ids) ORDER BY r.id FOR UPDATE;
+    -- its own only: a lock on a run that another worker holds would keep that one from finishing it
+    PERFORM FROM supervisor.job_run r WHERE r.id = ANY (p_ids) AND r.claim_id = ANY (p_claims) ORDER BY r.id FOR UPDATE;
     PERFORM supervisor.acting('worker', NULL, NULL);
     WITH mine AS MATERIALIZED (
         SELECT m.*
@@ -318,7 +321,8 @@ SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_merg
 DECLARE
     moved integer;
 BEGIN
-    PERFORM FROM supervisor.job_run r WHERE r.id = ANY (p_ids) ORDER BY r.id FOR UPDATE;
+    -- its own only: a lock on a run that another worker holds would keep that one from finishing it
+    PERFORM FROM supervisor.job_run r WHERE r.id = ANY (p_ids) AND r.claim_id = ANY (p_claims) ORDER BY r.id FOR UPDATE;
     PERFORM supervisor.acting('worker', NULL, 'RELEASED');
     UPDATE supervisor.job_run r SET state = 'ORPHANED', version = r.version + 1, claim_id = NULL,
         assigned_worker_id = NULL

@@ -29,6 +29,7 @@ from tests.support.place import value
 from tests.support.replica import timings
 from tests.support.server import own_root
 from tests.support.slowness import stretch
+from tests.support.unprivileged import unprivileged
 
 UP = (sys.executable, "-m", "supervisor.cli", "up", "--replicas", "1", "--port", "0")
 INTRUDER = Path(intruder.__file__).read_text("utf-8")
@@ -283,3 +284,16 @@ def none_alive(pids: list[int]) -> bool:
         for pid in pids
         if Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
+
+
+@needs_root
+@needs_landlock
+def test_a_directory_of_path_that_is_closed_to_us_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever becomes another user may keep that one's PATH."""
+    (tmp_path / "closed" / "bin").mkdir(parents=True)
+    (tmp_path / "closed").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}/closed/bin:{os.environ['PATH']}")
+    with unprivileged():
+        assert confinement.__wrapped__(load_settings()).closed is not None

@@ -240,3 +240,34 @@ async def test_the_audit_has_the_login_beside_the_actor_that_it_gives(there: Exi
     row = await there.shared.connection.fetchrow("SELECT actor, login FROM supervisor.audit ORDER BY id DESC")
     assert row is not None
     assert tuple(row) == ("token:anna", login)
+
+
+CALLS_WITH_CLAIMS: Final = {
+    "start": """SELECT * FROM supervisor.start($1, $2, 1, ARRAY[$3::bigint], ARRAY[$4::integer],
+        ARRAY[$2::uuid])""",
+    "finish": """SELECT * FROM supervisor.finish($1, ARRAY[$3::bigint], ARRAY[$2::uuid], ARRAY[$4::bigint],
+        ARRAY['FAILED'], ARRAY[NULL::jsonb], ARRAY['x'], ARRAY['x'], ARRAY[NULL::float8])""",
+    "release": "SELECT supervisor.release($1, ARRAY[$3::bigint], ARRAY[$2::uuid]), $4::integer",
+}
+
+
+@pytest.mark.parametrize("call", CALLS_WITH_CLAIMS)
+async def test_a_guessed_claim_locks_nothing_and_is_told_nothing(there: Existing, call: str) -> None:
+    """In a transaction that stays open, on runs of others: who holds them could not finish them."""
+    for run in (there.ids.running, there.ids.pending):
+        version = await there.value("SELECT version FROM supervisor.job_run WHERE id = $1", run)
+        payload = await there.value("SELECT payload::text FROM supervisor.job_run WHERE id = $1", run)
+        async with connected(there.urls.worker) as worker, connected(there.urls.admin) as other:
+            secret = uuid4()
+            await worker.execute(
+                "SELECT FROM supervisor.beat('guesser', $1, 1, 0, '{}', '{nothing}', 1, 30, false)", secret
+            )
+            undone = worker.transaction()
+            await undone.start()
+            answer = await worker.fetch(CALLS_WITH_CLAIMS[call], "guesser", secret, run, version)
+            assert payload not in [str(value) for row in answer for value in row.values()]
+            if call != "start":  # that one waits for an assignment that is under way
+                await other.execute("SELECT FROM supervisor.job_run WHERE id = $1 FOR UPDATE NOWAIT", run)
+            await undone.rollback()
+            await worker.execute("SELECT FROM supervisor.leave('guesser', $1)", secret)
+            await other.execute("DELETE FROM supervisor.worker WHERE worker_id = 'guesser'")
