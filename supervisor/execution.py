@@ -151,7 +151,7 @@ class Execution:
 
 
 def _claim_of(row: Record, held: Held) -> Claim | None:
-    """None where the payload cannot be read: the database takes more than Python."""
+    """Return None where the payload cannot be read: the database takes more than Python."""
     try:
         payload = decode(row["payload"])
     except UnreadableJson:

@@ -70,7 +70,7 @@ def _read(path: Path) -> str:
 
 
 def _complaint(found: os.stat_result) -> str | None:
-    """Of one that is just being made there are two names: see `_make`."""
+    """Say why it is not used; a second name is no reason, because one that is just being made has two."""
     if not stat.S_ISREG(found.st_mode):
         return "it is no plain file"
     if found.st_uid != os.geteuid():

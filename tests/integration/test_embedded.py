@@ -363,7 +363,7 @@ def test_a_link_to_passwords_is_refused(state: Path) -> None:
 
 @needs_root
 def test_data_of_another_account_than_they_were_made_for_are_refused(state: Path) -> None:
-    """Where commands run as `nobody` it could put its own data where those of `postgres` were."""
+    """A command that runs as `nobody` could put its own data where those of `postgres` were."""
     data, facts = state / "postgres" / "data", json.loads((state / "embedded.json").read_text())
     assert facts["account"] == data.stat().st_uid
     (state / "embedded.json").write_text(json.dumps({**facts, "account": facts["account"] + 1}))
@@ -415,7 +415,7 @@ def _open_to_all(above: Path) -> Path:
 
 
 def _refused_up(state: Path) -> str:
-    """What `tenure up` says when it refuses to start, as it refuses other directories."""
+    """Return what `tenure up` says when it refuses to start, as it refuses other directories."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
     done = subprocess.run(
         [sys.executable, "-P", "-m", "supervisor.cli", "up", "--port", "0"],

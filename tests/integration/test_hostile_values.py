@@ -19,7 +19,7 @@ FORGED = """
       FROM supervisor.job_definition d, nextval('supervisor.job_run_id') n
      WHERE d.name = 'any' RETURNING id
 """
-"""As a row of a release that did not refuse it."""
+"""Makes a row as a release left it that did not refuse it."""
 
 LATE = """
     INSERT INTO supervisor.job_run (
@@ -31,7 +31,7 @@ LATE = """
 
 
 async def asked(url: str, sql: str, *arguments: object) -> str:
-    """What came of it, in one word."""
+    """Return what came of it, in one word."""
     connection = await asyncpg.connect(url)
     try:
         await connection.fetch(sql, *arguments)
@@ -157,7 +157,7 @@ async def test_the_table_takes_no_such_worker_by_any_other_way(database: Urls) -
 
 
 async def test_the_migration_corrects_the_workers_that_are_there(database: Urls) -> None:
-    """As if the release before had taken them: its table had no such constraints."""
+    """The table of the release before had no such constraints, and took them."""
     migration = (Path(schemas.__file__).parent / "migrations/0028_plain_values.sql").read_text()
     connection = await asyncpg.connect(database.admin)
     try:

@@ -10,6 +10,7 @@ from supervisor.api.doorway import Doorway
 from supervisor.api.probes_only import refuse_all
 from supervisor.config import Settings
 from supervisor.store import Store
+from tests.support.eventually import eventually
 from tests.support.fake_replica import FakeReplica
 
 HEADERS = ("x-content-type-options", "x-frame-options", "content-security-policy", "cache-control")
@@ -42,6 +43,31 @@ async def test_the_rest_is_made_once() -> None:
         answers = await asyncio.gather(*(http.get("/status") for _ in range(5)), http.post("/healthz"))
     assert {answer.text for answer in answers} == {"the rest"}
     assert made == ["made"]
+
+
+async def test_requests_go_through_side_by_side() -> None:
+    """Not one in a turn of the loop: in a flood the last one would be pushed out before it began."""
+    begun = 0
+
+    async def nothing(*_: Any) -> Any:
+        """Neither receive nor send is used."""
+
+    async def rest(*_: Any) -> None:
+        nonlocal begun
+        begun += 1
+        await asyncio.Event().wait()
+
+    store = Store("postgresql://nobody@127.0.0.1:1/none", name="test")
+    doorway = Doorway(FakeReplica(store, Settings()), lambda: rest)
+    scope = {"type": "http", "method": "GET", "path": "/status"}
+    first = asyncio.create_task(doorway(scope, nothing, nothing))
+    await eventually(lambda: begun == 1)
+    more = [asyncio.create_task(doorway(scope, nothing, nothing)) for _ in range(50)]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert begun == 1 + len(more)
+    for task in (first, *more):
+        task.cancel()
 
 
 async def test_one_that_only_works_answers_probes_and_nothing_else() -> None:

@@ -26,6 +26,7 @@ from supervisor.store import Store
 from tests.integration.api.edge_scene import Client, Server, head, served
 from tests.support.eventually import eventually
 from tests.support.fake_replica import FakeReplica
+from tests.support.sessions import connected
 
 TOKEN = "the token of the environment"
 BEARER = f"Authorization: Bearer {TOKEN}"
@@ -257,6 +258,29 @@ async def test_a_login_that_never_ends_makes_room_for_a_valid_token(store: Store
         assert answer.status == 200
         assert await login.rest() == b""
         assert not any(client.has_ended for client in workers)
+
+
+async def test_what_was_right_before_is_not_pushed_out(
+    store: Store, database: Urls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database takes its time to confirm it, and what comes meanwhile has proven nothing."""
+    monkeypatch.setattr("supervisor.api.access.TRUST_SECONDS", 0.0)
+    waits = """SELECT count(*) FROM pg_locks
+               WHERE relation = 'supervisor.console_session'::regclass AND NOT granted"""
+    async with edge(store, LONG) as (server, _), connected(database.admin) as other:
+        form, browser = f"token={TOKEN.replace(' ', '+')}".encode(), await server.connect()
+        await browser.say(head("/login", LOGIN, f"Content-Length: {len(form)}", method="POST"), form)
+        cookie = (await browser.answer()).headers["set-cookie"].partition(";")[0]
+        async with other.transaction():
+            await other.execute("LOCK TABLE supervisor.console_session")
+            known = await server.connect()
+            await known.say(head("/t/name/1", f"Cookie: {cookie}"))
+            await eventually(lambda: other.fetchval(waits), what="the look for the session")
+            for _ in range(2 * LONG.requests):
+                login = await server.connect()
+                await login.say(head("/login", LOGIN, "Content-Length: 100", method="POST"), b"token=")
+                assert (await server.ask("/healthz")).status == 200
+        assert (await known.answer()).status in {200, 503}, "503: the database took too long"
 
 
 async def test_whoever_guesses_and_goes_leaves_no_place_taken(store: Store) -> None:
